@@ -1,11 +1,11 @@
-// file.cpp - files by name, and what files can do that streams cannot.
+// file.cpp - files by name, and the operations that only files have.
 //
-// Problem    The kernel does not say when a file on a disk is "ready": calls wait in the kernel. So all calls, except
-//            for reads from the page cache, run in blocking(), which hands the processor on if they last.
-// Errors     System calls are raw: after blocking() a goroutine may be on another thread, with another errno.
-// open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO could not be
-//            opened to write before it has a reader, and to read it would seem to be at its end; so it is opened as it
-//            is, and set to O_NONBLOCK afterwards (io_adopt).
+// Problem    The kernel does not report when a file on a disk is "ready": calls wait in the kernel. So all calls,
+//            except for reads from the page cache, run in blocking(), which hands the processor on if they take long.
+// Errors     System calls are raw, because after blocking() a goroutine may be on another thread, with another errno.
+// open       may wait too: for a disk, a network, or the other end of a FIFO. With O_NONBLOCK a FIFO without a reader
+//            could not be opened for writing, and one opened for reading would seem to be at its end; so it is opened
+//            without O_NONBLOCK, which is set afterwards (io_adopt).
 // Source     Go 1.24 os/file_unix.go, internal/poll/fd_unix.go.
 // Tests      tests/fs/file_test.cpp, tests/go/os_pipe_test.cpp
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace dunlin::inline v0_1::fs {
 
 namespace {
 
-// The system call that `call` makes, which returns -errno, again while signals end it.
+// Makes the system call `call`, which returns -errno, again as long as signals interrupt it.
 template <class Call>
 long call_blocking(Call call) {
     for (;;) {
@@ -41,7 +41,7 @@ long call_blocking(Call call) {
 
 // ---- open -----------------------------------------------------------------------------------------------------------
 
-// -1: neither to read nor to write.
+// -1: the mode asks neither for reading nor for writing.
 int flags_of(open_mode mode) noexcept {
     const bool reads = mode & open_mode::read, writes = (mode & open_mode::write) || (mode & open_mode::append);
     if (!reads && !writes) return -1;
@@ -56,7 +56,7 @@ int flags_of(open_mode mode) noexcept {
 
 constexpr open_mode no_mode{};
 
-// no_mode: it cannot be read.
+// no_mode: the text is no mode.
 open_mode parse_mode(std::string_view text) noexcept {
     if (text.empty()) return no_mode;
     const char kind = text.front();
@@ -76,7 +76,7 @@ open_mode parse_mode(std::string_view text) noexcept {
 
 long system_open(const char* path, int flags, unsigned permissions) noexcept {
     if constexpr (stack::sanitizing || stack::thread_sanitizing) {
-        // ThreadSanitizer learns that the number is another file's now
+        // so ThreadSanitizer learns that the number now belongs to another file
         return io::by_libc([=] { return ::open(path, flags, permissions); });
     } else {
         return platform::raw_syscall(
@@ -97,7 +97,8 @@ long system_open(const char* path, int flags, unsigned permissions) noexcept {
 file file::open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions) {
     ec.clear();
     const int flags = flags_of(mode);
-    const bool has_zero = path.native().find('\0') != std::string::npos;  // the kernel would open what stands before it
+    // the kernel would open the path before the zero byte
+    const bool has_zero = path.native().find('\0') != std::string::npos;
     if (flags < 0 || has_zero) {
         ec = io::system_error_code(EINVAL);
         return {};
@@ -114,7 +115,8 @@ file file::open(const std::filesystem::path& path, open_mode mode, std::error_co
     return f;
 }
 
-// Opens in a goroutine of its own. When the context is done that one is left behind, and closes what it has opened.
+// Opens in a goroutine of its own. When the context is done the caller leaves that goroutine behind; a file that it
+// still opens is closed.
 file file::open(
     const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec, unsigned permissions) {
     struct outcome {
@@ -149,7 +151,7 @@ file opened(file f, const std::filesystem::path& path, std::error_code ec) {
     return f;
 }
 
-// Throws if it cannot be read.
+// Throws if `mode` is no mode.
 open_mode parsed(const std::filesystem::path& path, std::string_view mode) {
     const open_mode m = parse_mode(mode);
     if (m != no_mode) return m;
@@ -171,7 +173,7 @@ file file::open(const std::filesystem::path& path, open_mode mode, const context
     return opened(std::move(f), path, ec);
 }
 
-// no_mode says EINVAL, as anything that is neither to read nor to write.
+// no_mode leads to EINVAL, as any mode that asks neither for reading nor for writing.
 file file::open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec, unsigned permissions) {
     return open(path, parse_mode(mode), ec, permissions);
 }
@@ -223,7 +225,7 @@ long read_at(int fd, void* data, std::size_t size, long offset) {
     return n != -EAGAIN ? n : call_blocking([=] { return system_pread(fd, data, size, offset); });
 }
 
-// An offset of the kernel is signed: -1 would mean "at the position" there.
+// The kernel's offsets are signed: -1 would mean "at the position" there.
 bool good_offset(std::uint64_t offset, std::error_code& ec) noexcept {
     if (static_cast<std::int64_t>(offset) >= 0) return true;
     ec = io::system_error_code(EINVAL);
@@ -245,7 +247,7 @@ long with_open(detail::io_descriptor* d, std::error_code& ec, Call call) {
     return n < 0 ? -1 : n;
 }
 
-// What `call(ec)` returns, unless it sets the error.
+// Returns the result of `call(ec)`; throws if that sets the error.
 template <class Call>
 auto or_throw(const char* operation, detail::io_descriptor* d, Call call) {
     std::error_code ec;
@@ -316,7 +318,7 @@ std::uint64_t file::seek(std::int64_t offset, from whence, std::error_code& ec) 
 }
 
 std::uint64_t file::size(std::error_code& ec) const {
-    // A count of bytes is no error number, but is returned as one.
+    // by_libc() returns the size in bytes, or -errno.
     const long bytes = with_open(descriptor_, ec, [](int fd) {
         return io::by_libc([fd] {
             struct stat what;
@@ -363,9 +365,9 @@ void file::sync_data() {
 
 namespace {
 
-// What has been read before an error is returned.
+// After an error, returns what has been read before it.
 std::string read_all(file& f, std::error_code& ec) {
-    // some files below /proc say that they are empty, and give all they have in one read, or nothing of the rest
+    // some files below /proc report size 0, and give all they have in the first read, or lose the rest
     constexpr std::size_t least_room = 512;
     std::string content;
     std::size_t got = 0;

@@ -1,8 +1,8 @@
 // pipe.cpp - pipes.
 //
-// A read from a pipe that brings less than there was room for has emptied it (poll/descriptor.h, "Short read"), and the
-// end of all writers is an edge of its own. That holds for pipes which we have made: one that is adopted may be in
-// packet mode (O_DIRECT), where each read ends at a packet.
+// A read from a pipe that returns less than there was room for has emptied it (poll/descriptor.h, "Short read"), and
+// the end of the last writer is an edge of its own. That holds for pipes which this library has made: an adopted one
+// may be in packet mode (O_DIRECT), where each read ends at a packet.
 #include "fs/pipe.h"
 
 #include <cerrno>
@@ -20,7 +20,7 @@ namespace dunlin::inline v0_1 {
 
 namespace fs {
 
-// By libc, because sanitizers learn there that the two ends belong together. Not inlined: it reads errno.
+// Calls libc's function, from which sanitizers learn that the two ends belong together. Not inlined: it reads errno.
 [[gnu::noinline]] int make_pipe(int (&ends)[2], int flags) noexcept { return pipe2(ends, flags) == 0 ? 0 : errno; }
 
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {

@@ -9,12 +9,12 @@ namespace dunlin::inline v0_1::fs {
 
 enum class pipe_side : bool { read, write };
 
-// 0, or errno. ends[0] is read from.
+// Returns 0, or errno. ends[0] is the read end.
 int make_pipe(int (&ends)[2], int flags) noexcept;
 
 using netpoll::close_number;
 
-// The end of a pipe that make_pipe() has made, with O_NONBLOCK. An error: it is closed.
+// Takes over an end of a pipe that make_pipe() has made, with O_NONBLOCK. After an error the end is closed.
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept;
 
 }  // namespace dunlin::fs

@@ -1,15 +1,14 @@
 // process.cpp - child processes.
 //
-// Start      posix_spawn, which needs no copy of the address space and, unlike fork(), no care for the locks of other
-//            threads; in blocking(), since it waits for the exec. The child's ends of pipes are moved above 2, so that
-//            putting them into their places overwrites none of them.
-// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended it fetches the status, under
-//            the lock of the child's state, and closes the channels on which all waiters wait. Without pidfd (before
-//            Linux 5.3) a thread for each child waits instead.
-// Lifetime   The state belongs to the handle and to the watcher of the child; so a dropped handle changes nothing for
-//            the child.
-// kill       under the same lock: as long as the status has not been fetched the number is the child's. Through the
-//            pidfd even if the program itself has fetched it.
+// Start      posix_spawn needs no copy of the address space and, unlike fork(), no care for the locks of other threads.
+//            It runs in blocking(), since it waits for the exec. The child's ends of pipes are moved above 2, so that
+//            putting one into its place overwrites no other.
+// End        The watcher (watcher.h) has a pidfd for each child. When the child has ended the watcher fetches its
+//            status, under the lock of the child's state, and closes the channels on which all waiters wait. Without
+//            pidfd (before Linux 5.3) a thread for each child waits instead.
+// Lifetime   The handle and the watcher share the state; so dropping the handle changes nothing for the child.
+// kill       under the same lock: as long as the watcher has not fetched the status, the number is the child's. With a
+//            pidfd the signal hits no other process even if the program itself has fetched the status.
 // Source     Go 1.24 os/exec_unix.go, os/pidfd_linux.go, os/exec/exec.go.
 // Tests      tests/fs/process_test.cpp
 #include <cerrno>
@@ -50,15 +49,15 @@ platform::atomic<bool> fs::use_pidfd{true};
 
 struct process::state final : fs::watched {
     std::string name;  // constant
-    int pid = -1;      // constant once it is watched
+    int pid = -1;      // constant once the child is watched
 
     platform::ranked_lock<platform::lock_rank::registry> lock;
-    int pidfd = -1;           // lock; -1: none, or it has ended
+    int pidfd = -1;           // lock; -1: none, or the child has ended
     bool ended = false;       // lock
     exit_status status;       // lock to write; constant once `over` is closed
-    chan<bool> over;          // closed when it has ended
+    chan<bool> over;          // closed when the child has ended
     chan<exit_status> done{1};
-    std::shared_ptr<state> myself;  // while it is watched
+    std::shared_ptr<state> myself;  // non-null while the child is watched
 
     int watch(std::shared_ptr<state> self) noexcept;
     bool send_signal(int signal, int& error) noexcept;
@@ -84,7 +83,7 @@ void check_text(const std::string& s) {
         throw std::invalid_argument("process: a zero byte in \"" + std::string(s.c_str()) + "\"");
 }
 
-// Null-terminated, as the system wants it; points into the strings.
+// A null-terminated list, as the system wants it; it points into the strings.
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
     std::vector<char*> result;
     for (std::string& s : texts) {
@@ -105,7 +104,7 @@ std::vector<std::string> environment_texts(const process_options& options) {
     return result;
 }
 
-// One that is above 2 and does not outlive an exec, in place of fd. Not inlined: it reads errno.
+// Replaces fd by a descriptor that is above 2 and is closed by an exec. Not inlined: it reads errno.
 [[gnu::noinline]] int move_up(int fd, int& error) noexcept {
     if (fd > STDERR_FILENO) return fd;
     const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -114,7 +113,7 @@ std::vector<std::string> environment_texts(const process_options& options) {
     return moved;
 }
 
-// The child's end of a pipe, until it has been started.
+// The child's end of a pipe, until the child has been started.
 class child_end {
 public:
     child_end() = default;
@@ -122,7 +121,7 @@ public:
     child_end(const child_end&) = delete;
     child_end& operator=(const child_end&) = delete;
 
-    // Makes the pipe; its other end, which does not block.
+    // Makes the pipe, and returns its other end, which does not block.
     byte_stream open(fs::pipe_side child_side, int& error) noexcept {
         int ends[2];
         error = fs::make_pipe(ends, O_CLOEXEC);
@@ -148,7 +147,7 @@ private:
     int fd_ = -1;
 };
 
-// What posix_spawn wants to know. Its calls fail for want of memory only.
+// The arguments of posix_spawn. The calls that build them fail only for lack of memory.
 class spawn_plan {
 public:
     spawn_plan() {
@@ -181,7 +180,7 @@ public:
     }
     void finish(const std::string& directory) {
         if (!directory.empty()) need(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()));
-        // the program's own may not be O_CLOEXEC
+        // the program's own descriptors may lack O_CLOEXEC
         need(posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1));
     }
     int run(int& pid, char* const* arguments, char* const* environment) const noexcept {
@@ -197,7 +196,7 @@ private:
     posix_spawnattr_t attributes_;
 };
 
-// The watcher's user, until the child is watched.
+// A user of the watcher, until the child is watched.
 class watching {
 public:
     explicit watching(const std::string& what) {
@@ -235,7 +234,7 @@ process::process(std::vector<std::string> command, const process_options& option
 
 void process::start(std::vector<std::string> command, const process_options& options) {
     if (command.empty() || command[0].empty()) throw std::invalid_argument("process: an empty command");
-    // What is inherited instead would go where it was not meant to.
+    // Otherwise the stream would be inherited, and its data would go to the wrong place.
     if (options.input == process_stream::output || options.output == process_stream::output) {
         throw std::invalid_argument("process: process_stream::output is for the standard error only");
     }
@@ -280,7 +279,7 @@ void process::start(std::vector<std::string> command, const process_options& opt
 
 // ---- its end --------------------------------------------------------------------------------------------------------
 
-// Makes the watcher, or a thread, wait for the child's end. After an error the child is dead, and reaped.
+// Makes the watcher, or a thread, wait for the child's end. After an error the child has been killed and reaped.
 int process::state::watch(std::shared_ptr<state> self) noexcept {
     const bool may = fs::use_pidfd.load(std::memory_order_relaxed) && !platform::under_valgrind();
     const long fd = may ? platform::raw_syscall(SYS_pidfd_open, pid, 0) : -ENOSYS;
@@ -319,8 +318,8 @@ void process::state::happened() noexcept {
 
 // On a plain thread.
 void process::state::fetch_status() noexcept {
-    // Waits first and fetches the status then, because the lock must not be held for long: a debugger may keep the
-    // status back even when the child has ended.
+    // Waits first and then fetches the status, because the lock must not be held for long: a debugger may hold the
+    // status back even after the child has ended.
     siginfo_t how{};
     while (platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT, 0) == -EINTR) {
     }
@@ -339,7 +338,7 @@ void process::state::fetch_status() noexcept {
     }
 }
 
-// False and no error: it has ended.
+// False without an error: the child has ended.
 bool process::state::send_signal(int signal, int& error) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(lock);
@@ -402,8 +401,8 @@ bool process::kill(int signal) {
 
 namespace {
 
-// One goroutine moves all input and output as it becomes ready. So it never waits to write to a child that waits to be
-// read from.
+// One goroutine moves all input and output as each becomes ready. So it never waits to write to a child that itself
+// waits for its output to be read.
 class conversation {
 public:
     conversation(process& p, const_buffer input, process::result& into)
@@ -428,7 +427,7 @@ public:
     }
 
 private:
-    // A child that does not want all of its input may say so.
+    // A child may close its input before it has read all.
     void give() {
         byte_stream& to = child_.standard_input();
         std::error_code ec;

@@ -1,4 +1,4 @@
-// process.h - for tests: how the ends of children are learnt.
+// process.h - for tests: how the end of a child is noticed.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -6,7 +6,7 @@
 
 namespace dunlin::inline v0_1::fs {
 
-// False: as on a kernel without pidfd_open. Relaxed: set before children are started.
+// False: behave as on a kernel without pidfd_open. Relaxed: it is set before children are started.
 extern platform::atomic<bool> use_pidfd;
 
 }  // namespace dunlin::fs

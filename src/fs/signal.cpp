@@ -1,23 +1,24 @@
 // signal.cpp - signals as messages, and as the end of a context.
 //
-// Problem    A handler may do almost nothing: no locks, no memory. And a signal comes whatever goroutines do.
-// Data       arrived[s]: how often signal s has come since it was last looked at. Under the registry's lock: the
-//            channels, with their sets of signals; for each signal how many channels want it, and what it did before
+// Problem    A handler may do almost nothing: it may take no locks and allocate no memory. And a signal comes whatever
+//            goroutines do.
+// Data       arrived[s]: how often signal s has come since the watcher's last look. Under the registry's lock: the
+//            channels, with their sets of signals; for each signal, how many channels want it, and its action before
 //            the first of them.
-// Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: takes the bell's count, then for each s the
-//            number, and sends it that often to each channel that wants it. The ring comes after the count and the look
-//            after the bell, so nothing is missed.
-// Contexts   A signal_context has a channel without room, listed as the others are, with the context that a signal
-//            cancels. The watcher notes under the lock which signal was the first, and cancels afterwards, without the
-//            lock, for that runs the program's stop callbacks. It holds the context then, not the channel: a
-//            signal_context that ends meanwhile does not wait for it.
-// Lifetime   A channel is listed weakly: handles count, the list does not. Its end, after the last handle, takes it off
-//            the list under the lock, under which it is sent to: so whatever is listed is there. A send to a channel
-//            without handles is lost with it.
-// Handler    runs with every signal blocked: the one of preemption would otherwise find the alternate stack in use.
-// Order      Between different signals none: the kernel has none either.
-// Source     Go 1.24 runtime/sigqueue.go, os/signal/signal.go. Differs: no goroutine that receives; counted, not
-//            merged.
+// Protocol   handler: arrived[s] += 1, then ring (watcher.h). Watcher: reads the bell's count, then for each s takes
+//            arrived[s], and sends s that often to each channel that wants it. The handler counts before it rings, and
+//            the watcher looks after it has read the bell, so nothing is missed.
+// Contexts   A signal_context has a channel without room, listed like the others, with the context that a signal
+//            cancels. Under the lock the watcher notes which signal was the first; it cancels afterwards, without the
+//            lock, because that runs the program's stop callbacks. It then holds the context, not the channel, so a
+//            signal_context that ends meanwhile does not wait for the watcher.
+// Lifetime   The list does not own its channels; only handles count. After the last handle the channel's end takes it
+//            off the list under the lock. Sends happen under the same lock, so every listed channel exists. A signal
+//            sent to a channel without handles is lost with it.
+// Handler    runs with every signal blocked: otherwise the preemption signal would find the alternate stack in use.
+// Order      There is none between different signals: the kernel has none either.
+// Source     Go 1.24 runtime/sigqueue.go, os/signal/signal.go. Differs: no goroutine receives; repeated signals are
+//            counted, not merged.
 // Tests      tests/fs/signal_test.cpp
 #include <bit>
 #include <cerrno>
@@ -39,8 +40,8 @@
 #include "sched/preempt/preempt.h"
 #include "stack/sanitizer.h"
 
-// ThreadSanitizer's sigaction keeps a signal back until its thread calls something that it knows; ours sleep in the
-// kernel by calls that it does not.
+// ThreadSanitizer's sigaction holds a signal back until its thread calls a function that the sanitizer knows; our
+// threads sleep in system calls that it does not know.
 extern "C" int __sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
 
 namespace dunlin::inline v0_1 {
@@ -52,7 +53,7 @@ using detail::chan_core;
 constexpr int most_signals = 64;
 constexpr std::uint64_t bit_of(int signal) noexcept { return std::uint64_t{1} << (signal - 1); }
 
-std::uint32_t arrived[most_signals + 1];  // by builtins, for the handler's sake (see ring())
+std::uint32_t arrived[most_signals + 1];  // accessed with builtins, because of the handler (see ring())
 
 class signal_core final : public chan_core {
 public:
@@ -63,8 +64,8 @@ public:
 
     const std::uint64_t signals;
     signal_core* next = nullptr;  // registry's lock
-    detail::chan_handle context;  // registry's lock once it is listed: what the first signal cancels, and then null
-    int first_signal = 0;         // registry's lock: the one that is to cancel it
+    detail::chan_handle context;  // registry's lock once it is listed: what the first signal cancels; null after that
+    int first_signal = 0;         // registry's lock: the signal that cancels it
 
 private:
     static void end(chan_core* c) noexcept;
@@ -99,7 +100,7 @@ struct registry {
     signal_core* first = nullptr;
     wish wishes[most_signals + 1];
 
-    // All under the lock. 0, or errno.
+    // All of these under the lock. 0, or errno.
     int add(int signal) noexcept {
         lock.assert_held();
         wish& w = wishes[signal];
@@ -108,7 +109,7 @@ struct registry {
             ours.sa_handler = on_signal;
             ours.sa_flags = SA_RESTART | SA_ONSTACK;
             sigfillset(&ours.sa_mask);
-            __atomic_store_n(&arrived[signal], 0, __ATOMIC_RELAXED);  // what came too late for the last channel
+            __atomic_store_n(&arrived[signal], 0, __ATOMIC_RELAXED);  // drop what came too late for the last channel
             if (const int error = change_action(signal, &ours, &w.before)) return error;
         }
         ++w.channels;
@@ -123,8 +124,8 @@ struct registry {
             change_action(signal, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal;
         if (ours) change_action(signal, &w.before, nullptr);
     }
-    // Of the signals in `all` those that are not in `left`. The first that fails undoes the rest; its number, and
-    // `error`.
+    // Adds all signals of `all`. If one fails, those added before are removed again; returns its number, with `error`;
+    // 0: none has failed.
     int add_all(std::uint64_t all, int& error) noexcept {
         for (std::uint64_t left = all; left != 0; left &= left - 1) {
             const int signal = std::countr_zero(left) + 1;
@@ -225,7 +226,7 @@ receiver<int> list_channel(std::initializer_list<int> signals, std::size_t capac
     refuse(failed, error == EINVAL ? "the C library keeps it for itself" : "it cannot be caught");
 }
 
-// The handle of a context's node.
+// Gives access to the handle of a context's node.
 struct node_of : context {
     explicit node_of(const context& c) : context(c) {}
     const detail::chan_handle& handle() const noexcept { return node_; }
@@ -268,7 +269,7 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code
 
 namespace {
 
-// Under the lock: those that the signals which have come since the last look concern.
+// Under the lock: sends the signals that have come since the last look to the channels that want them.
 void send_signals() noexcept {
     the_registry.lock.assert_held();
     for (int signal = 1; signal <= most_signals; ++signal) {
@@ -283,7 +284,7 @@ void send_signals() noexcept {
     }
 }
 
-// Under the lock: a context that a signal is to cancel, which is its caller's from here on; null: there is none.
+// Under the lock: takes a context that a signal is to cancel; the caller owns it from here on. Null: there is none.
 detail::chan_handle take_context(int& signal) noexcept {
     the_registry.lock.assert_held();
     for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {

@@ -35,7 +35,7 @@ int add(int fd, watched* w) noexcept {
     return static_cast<int>(-platform::raw_syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, fd, platform::syscall_arg(&e)));
 }
 
-// Under the lock, once. What was made before an error is kept for the next try.
+// Under the lock. A descriptor that was made before an error is kept for the next try.
 int make_descriptors() noexcept {
     lock.assert_held();
     if (epoll < 0) {
@@ -75,7 +75,7 @@ void watch(void*) noexcept {
     do {
         const long n =
             platform::raw_syscall(SYS_epoll_pwait, epoll, platform::syscall_arg(events), most_events, -1, 0, 0);
-        // What the kernel hands us was written before watch_descriptor(); the lock says so in C++.
+        // The pointers that the kernel returns were written before watch_descriptor(); the lock orders this for C++.
         { std::scoped_lock published(lock); }
         for (long i = 0; i < n; ++i) {
             auto* w = static_cast<watched*>(events[i].data.ptr);
@@ -100,7 +100,7 @@ int start_if_none() noexcept {
 
 int begin_watching() noexcept {
     try {
-        sched::start_runtime();  // it sets up what locks and threads are made of
+        sched::start_runtime();  // it sets up what locks and threads need
     } catch (const std::system_error& e) {
         return e.code().value();
     } catch (const std::bad_alloc&) {
@@ -130,8 +130,8 @@ void unwatch_descriptor(int fd) noexcept {
     platform::raw_syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, fd, platform::syscall_arg(&unused));
 }
 
-// May interrupt ThreadSanitizer itself, so it is not instrumented; nor does it call what is: the builtins stay in this
-// function, std::atomic's members may not.
+// Signal handlers call this, perhaps in the middle of ThreadSanitizer's own code. So it is not instrumented, and calls
+// nothing that is: builtins are compiled into this function, std::atomic's members may not be.
 DUNLIN_NOT_INSTRUMENTED void ring() noexcept {
     const std::uint64_t one = 1;
     platform::raw_syscall(SYS_write, __atomic_load_n(&bell, __ATOMIC_RELAXED), platform::syscall_arg(&one), sizeof one);

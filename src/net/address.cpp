@@ -1,4 +1,4 @@
-// address.cpp - addresses, written and read.
+// address.cpp - writing and reading addresses.
 #include <arpa/inet.h>
 #include <charconv>
 #include <cstring>
@@ -63,7 +63,7 @@ std::optional<std::uint16_t> parse_port(std::string_view text) noexcept {
     return port;
 }
 
-// The index of an interface, by its name or as a number; 0 if there is none.
+// The index of an interface, given by its name or as a number; 0 if there is none.
 unsigned zone_index(const std::string& name) noexcept {
     if (const unsigned index = if_nametoindex(name.c_str()); index != 0) return index;
     unsigned index = 0;
@@ -96,7 +96,7 @@ std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int
     return make(v6);
 }
 
-// Of an address in numbers, or a path.
+// Parses an address in numbers, or a path.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec) {
     ec = errc::bad_address;
     if (n.is_unix()) {

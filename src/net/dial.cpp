@@ -1,11 +1,12 @@
 // dial.cpp - connecting.
 //
-// One        socket, connect(); EINPROGRESS: wait until it can be written to, and ask SO_ERROR. A Unix socket whose
-//            backlog is full says EAGAIN and no edge comes of it: tried again, 1 ms later and then up to 50 ms.
-// Several    RFC 8305 ("happy eyeballs"): the families by turns, beginning with the one that the resolver prefers; the
-//            next attempt begins when 250 ms have passed or an earlier one has failed. Each runs in a goroutine of its
-//            own and sends its outcome to a channel that has room for all, so that no attempt is waited for that comes
-//            too late: its connection is closed with the channel.
+// One        socket(), connect(); EINPROGRESS: wait until the socket is writable, and ask SO_ERROR. If the backlog of a
+//            Unix socket is full, connect() fails with EAGAIN and no edge follows: it is tried again, after 1 ms at
+//            first and later after up to 50 ms.
+// Several    RFC 8305 ("happy eyeballs"): the families alternate, beginning with the one that the resolver prefers; the
+//            next attempt begins when 250 ms have passed or an earlier one has failed. Each attempt runs in a goroutine
+//            of its own and sends its outcome to a channel that has room for all, so that dial() need not wait for late
+//            attempts: their connections are closed together with the channel.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -68,7 +69,7 @@ bool finish_connecting(io_descriptor* d, const address& to, long started, const 
     std::uint32_t seen;
     if (io::perform(d, direction::write, limit, where, ec, seen, look_whether_connected) != 0) return false;
     if (auto* hook = when_connected.load(std::memory_order_relaxed)) hook();
-    // A dial that is cancelled does not give a connection, as in Go, however far it has come.
+    // A cancelled dial gives no connection, however far it has come, as in Go.
     return io::may_go_on(d, direction::write, limit, ec) && io::may_wait(limit, ec);
 }
 
@@ -123,7 +124,7 @@ void start_attempt(const outcomes& to_here, const network& n, const address& to,
     });
 }
 
-// Null: no attempt has finished in time; `ec` if the context is done.
+// Null: no attempt has finished in time; `ec` is set if the context is done.
 std::unique_ptr<outcome> next_outcome(
     const outcomes& c, const wait_limit& until, std::error_code& ec, const std::source_location& where) {
     detail::element_slot<std::unique_ptr<outcome>> slot;
@@ -205,8 +206,8 @@ io_descriptor* connect_to(const network& n, const address& to, const wait_limit*
     std::error_code& ec, const std::source_location& where) {
     for (int again = self_connects_allowed;; --again) {
         io_descriptor* d = connect_once(n, to, limit, options, ec, where);
-        // The kernel may give a port of this machine without a listener to the very socket that dials it: the socket is
-        // then connected to itself.
+        // A socket that dials a port of this machine without a listener may itself be given that port by the kernel: it
+        // is then connected to itself.
         if (!remember_ends(d) || io::kind_of(d) != kind::tcp) return d;
         d->release();
         if (again == 0) {

@@ -1,13 +1,14 @@
 // listener.cpp - listening and accepting.
 //
-// Shortage   accept4 says EMFILE or ENFILE when there are no descriptors left, and the connection stays in the backlog,
-//            so that no further edge comes: the goroutine sleeps, 5 ms at first and then up to 100 ms, and tries again.
-//            A close of a descriptor in this process is not waited for longer than that, and one elsewhere (ENFILE)
-//            would not be told anyway. Memory shortage (ENOBUFS, ENOMEM) likewise. A connection that is accepted
-//            already but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and tried again; it is lost only if the
-//            listener is closed, or its limit comes, before. It is said once on stderr.
-// Given up   Connections that ended in the backlog are passed over: ECONNABORTED, and the network errors that accept(2)
-//            says to treat so.
+// Shortage   accept4 fails with EMFILE or ENFILE when no descriptors are left. The connection stays in the backlog, so
+//            no further edge comes: the goroutine sleeps, 5 ms at first and later up to 100 ms, and tries again. So it
+//            notices within that time that this process has closed a descriptor; a close in another process (ENFILE)
+//            would not be reported anyway. A shortage of memory (ENOBUFS, ENOMEM) is handled likewise. A connection
+//            that is accepted but cannot be watched (epoll: ENOSPC, ENOMEM) is kept, and watching is tried again; it is
+//            lost only if the listener is closed, or the call's limit comes, first. A shortage is reported once on
+//            stderr.
+// Given up   Connections that ended in the backlog are skipped: ECONNABORTED, and the network errors that accept(2)
+//            says to treat in the same way.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -58,7 +59,7 @@ private:
     std::int64_t ns_ = first_pause_ns;
 };
 
-// Said once in a process: the peers that wait in the backlog see a server that does not answer.
+// Printed once in a process, because the peers in the backlog see only a server that does not answer.
 void say_shortage(int error) noexcept {
     static platform::atomic<bool> said{false};
     if (said.exchange(true, std::memory_order_relaxed)) return;
@@ -66,16 +67,16 @@ void say_shortage(int error) noexcept {
         << ": connections wait until there is room (limits: ulimit -n, memory)\n";
 }
 
-// Sleeps, unless the listener is closed, its deadline comes, or the context is done before: the caller's next look
-// finds that out.
+// Sleeps; ends early if the listener is closed, its deadline comes, or the context is done, which the caller finds out
+// at its next look.
 void wait_out_shortage(
     io_descriptor* d, const wait_limit* limit, std::int64_t pause_ns, const std::source_location& where) {
     wait_limit until{platform::now_ns() + pause_ns, limit != nullptr ? limit->done : nullptr};
-    // An edge (another connection) ends it early, which does not matter; a close as well, which does.
+    // An edge (another connection) ends the sleep early, which does not matter; a close does too, which matters.
     io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
 }
 
-// With the turn: the new socket, or -1 with `ec`.
+// The caller has the turn. Returns the new socket, or -1 with `ec`.
 int accept_socket(
     io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
@@ -104,7 +105,7 @@ int accept_socket(
     }
 }
 
-// With the turn: has the new socket watched, or closes it.
+// The caller has the turn. Lets the poller watch the new socket, or closes it.
 io_descriptor* watch_accepted(
     int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
@@ -151,7 +152,7 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
 
 }  // namespace
 
-// Binds a socket of the network to the first of these addresses that can be had.
+// Binds a socket of the network to the first of these addresses that is available.
 io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options,
     std::error_code& ec) noexcept {
     for (const address& at : addresses) {
@@ -258,7 +259,7 @@ listener& listener::operator=(listener&& other) noexcept {
 }
 
 void listener::close() noexcept {
-    // Before the acceptors are woken: they may listen at the same path again.
+    // Before the waiting acceptors are woken: they may listen at the same path again.
     const bool first = has_path_.exchange(false, std::memory_order_relaxed);
     if (first) platform::raw_syscall(SYS_unlinkat, AT_FDCWD, platform::syscall_arg(path_.c_str()), 0);
     detail::io_close(descriptor_);

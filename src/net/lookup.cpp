@@ -28,15 +28,16 @@ struct flight : std::enable_shared_from_this<flight> {
     explicit flight(question q) : asked(std::move(q)) {}
     const question asked;
     const chan<char> over{0};      // closes
-    answer found;                  // constant once `done`
-    int waiters = 0;               // lock, as all that follows
+    answer found;                  // constant once `done` is set
+    int waiters = 0;               // lock, as for all that follows
     bool has_place = true;
     bool done = false, lost = false;
     std::shared_ptr<flight> next;  // in the table
 };
 using flight_ptr = std::shared_ptr<flight>;
 
-// A second close is no mistake here: the goroutine that closed it first may have been frozen before it had.
+// A second close is no mistake here: the goroutine that began the first one may have been frozen before it had closed
+// the channel.
 void close_once(const chan<char>& c) {
     try {
         c.close();
@@ -46,12 +47,12 @@ void close_once(const chan<char>& c) {
 
 class table {
 public:
-    // Null: no flight asks that. Else the caller is one of its waiters.
+    // Null: no flight asks this question. Otherwise the caller is now one of the flight's waiters.
     flight_ptr join(const question& q) noexcept {
         const section mine(lock_);
         return join_here(q);
     }
-    // The flight to wait for: `fresh`, or an equal one that was faster.
+    // Returns the flight to wait for: `fresh`, or an equal one that was faster.
     flight_ptr begin(const flight_ptr& fresh) noexcept {
         const section mine(lock_);
         if (flight_ptr f = join_here(fresh->asked)) return f;
@@ -76,7 +77,7 @@ public:
         }
         close_once(f->over);
         bool had_place;
-        flight_ptr gone;  // freed without the lock
+        flight_ptr gone;  // freed after the lock is released
         {
             const section mine(lock_);
             flight_ptr* at = &first_;
@@ -127,17 +128,17 @@ private:
         return f->shared_from_this();
     }
 
-    const chan<char> places_{places};  // one is taken for each element
+    const chan<char> places_{places};  // each element is a taken place
     lock_type lock_;
     flight_ptr first_;  // lock
     int unwanted_ = 0;  // lock: flights without a place
 };
 
-// The goroutines of a run() that has ended hold on to the table that they knew.
+// The current table. Goroutines of a run() that has ended keep the table that they have.
 class table_of_run {
 public:
     std::shared_ptr<table> get() {
-        auto fresh = std::make_shared<table>();  // outside of the lock: it may throw
+        auto fresh = std::make_shared<table>();  // outside the lock, because it may throw
         park::runtime_section inside;
         const std::scoped_lock guard(lock_);
         if (current_ == nullptr) current_.swap(fresh);
@@ -175,7 +176,7 @@ constinit union never_destroyed {
     }
 }
 
-// A look-up takes a thread: nothing that could succeed at once. None is begun for a caller that would not wait for it.
+// A look-up needs a thread, so it cannot succeed at once. None is begun for a caller that may no longer wait.
 std::error_code over_already(const wait_limit& limit) noexcept {
     if (limit.done != nullptr) {
         if (const std::error_code ec = detail::error_of_node(limit.done)) return ec;
@@ -202,7 +203,7 @@ void ask(const std::shared_ptr<table>& t, const flight_ptr& f) noexcept {
     t->finish(f, std::move(a));
 }
 
-// The place is the flight's, or given back.
+// The caller has a place: the flight takes it over, or it is given back.
 flight_ptr take_off(const std::shared_ptr<table>& t, const question& q, bool in_a_goroutine) {
     flight_ptr f, fresh;
     try {
@@ -263,7 +264,7 @@ answer look_up(const question& q, const wait_limit* limit) {
         flight_ptr f = t->join(q);
         if (f == nullptr) {
             const detail::wait_outcome end = t->take_place(limit);
-            if (end == detail::wait_outcome::closed) continue;  // the run has ended: a plain thread
+            if (end == detail::wait_outcome::closed) continue;  // the run has ended, and this is a plain thread
             if (end != detail::wait_outcome::ok) return {{}, error_of(end, limit)};
             f = take_off(t, q, limit != nullptr);
         }

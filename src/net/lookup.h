@@ -1,21 +1,22 @@
-// lookup.h - questions to the system's resolver: how many at a time, and which callers wait for which.
+// lookup.h - questions to the system's resolver: how many at a time, and which caller waits for which.
 //
-// Problem    getaddrinfo() blocks its thread for as long as a name server does not answer, half a minute and more, and
-//            cannot be stopped. Callers with a limit go away before; what they have asked goes on. It must not stand in
-//            the way of later callers.
-// Data       A table for each run(). A flight is one question that is being asked; it has waiters, and mostly a place.
-//            There are `places` places.
+// Problem    getaddrinfo() blocks its thread while a name server does not answer, for half a minute and more, and
+//            cannot be stopped. Callers with a limit give up earlier; their look-ups go on, and must not obstruct later
+//            callers.
+// Data       A table for each run(). A flight is one question that is being asked; it has waiters, and usually a place.
+//            A table has `places` places.
 // Protocol   caller                                             flight, when its answer is there
 //            1  an equal flight: join it, go to 5               1  answer, `done`
 //            2  wait for a place, within its limit              2  close `over`
 //            3  an equal flight by now: place back, join it     3  off the table; place back
 //            4  the flight begins, in a goroutine of its own if the caller has a limit, else here
 //            5  wait for `over`, within its limit
-//            A flight that the last waiter leaves gives its place back: it has no waiters. It keeps its thread, so that
-//            there are at most `most_unwanted` of them; beyond, it keeps its place. It can still be joined.
-// End of run Flights may be frozen, and answer never. Plain threads may wait for them: end_of_run() sends those away
-//            (`lost`), to ask in the next table.
-// Lock       Of a table, within a runtime section, so that no holder is frozen; nothing is allocated or freed under it.
+//            When its last waiter leaves, a flight gives its place back. It still occupies its thread, so at most
+//            `most_unwanted` flights may do this; any further one keeps its place. It can still be joined.
+// End of run Flights may be frozen, and then never answer. Plain threads may wait for them: end_of_run() wakes these
+//            (`lost`), and they ask again in the next table.
+// Lock       A table's lock is held only within a runtime section, so that no holder is frozen; nothing is allocated or
+//            freed under it.
 // Source     Go: net/lookup.go (singleflight.Group, merged look-ups), net/cgo_unix.go and net.go (threadLimit, 500 at a
 //            time).
 // Tests      tests/net/resolve_test.cpp
@@ -43,7 +44,7 @@ struct answer {
     std::error_code error;
 };
 
-// Blocks the thread. `flags`: AI_NUMERICHOST and its like, beside what the question says.
+// Blocks the thread. `flags`: AI_NUMERICHOST and the like, in addition to those that the question implies.
 answer ask_the_system(const question& q, int flags);
 
 // Blocks the goroutine. `limit` may be null.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 
-// The size of the whole message, which may be more than the buffer takes.
+// Returns the size of the whole message, which may be larger than the buffer.
 std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit,
     std::error_code& ec, const std::source_location& where) {
     const io::turn mine(d, direction::read, limit, where, ec);
@@ -49,8 +49,8 @@ packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const w
     return m;
 }
 
-// With the turn: waits for a moment. False, with `ec`: the call must end. Edges come from the attempts themselves, and
-// end no pause.
+// The caller has the turn. Waits for `pause_ns`. False, with `ec`: the call must end. An edge does not end the pause:
+// the attempts themselves cause edges.
 bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     wait_limit until = limit != nullptr ? *limit : wait_limit{};
@@ -66,8 +66,8 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     const io::turn mine(d, direction::write, limit, where, ec);
-    // The queue of a Unix socket that this one is not connected to is full: no edge tells when there is room. So the
-    // call tries again after a pause.
+    // If the queue of a Unix socket that this one is not connected to is full, no edge reports when there is room. So
+    // the call tries again after a pause.
     const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
     for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
         std::uint32_t seen;
@@ -97,7 +97,7 @@ packet_conn checked(packet_conn c, std::string_view operation, std::string_view 
     return c;
 }
 
-// Null and `ec`: there is no such network.
+// Null, with `ec`: there is no such network.
 const network* packet_network(std::string_view name, std::error_code& ec) noexcept {
     ec.clear();
     const network* n = find_network(name);
@@ -112,8 +112,8 @@ packet_conn listen_within(std::string_view network_name, std::string_view text, 
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
     if (ec) return {};
-    // A port that was left a moment ago must not be shared with the socket that has it now, which is what SO_REUSEADDR
-    // means for datagrams.
+    // For datagrams SO_REUSEADDR means that a port may be shared with the socket that has it now, which must not
+    // happen.
     listen_options own = options;
     own.reuse_address = false;
     return io_access::make<packet_conn>(open_bound(*n, addresses, own, ec));
@@ -125,7 +125,7 @@ packet_conn dial_within(
     if (n == nullptr) return {};
     const std::vector<address> addresses = addresses_of(*n, text, false, limit, ec);
     if (ec) return {};
-    // The first address that the kernel has a route to. Of several errors the first is reported.
+    // The first address that the kernel has a route to. If all fail, the first error is reported.
     std::error_code first_error;
     for (const address& to : addresses) {
         io_descriptor* d = connect_to(*n, to, limit, {}, ec, std::source_location::current());

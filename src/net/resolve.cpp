@@ -1,6 +1,6 @@
 // resolve.cpp - "host:port" to addresses.
 //
-// Known here  Numbers, no host at all, and "localhost" (RFC 6761: always this machine) need no resolver, and are known
+// Known here  Numbers, a missing host, and "localhost" (RFC 6761: always this machine) need no resolver, and resolve
 //             whatever name servers do. A port's name is looked up in the system's files.
 // Names       lookup.h.
 #include <algorithm>
@@ -30,16 +30,16 @@ bool is_decimal(std::string_view s) noexcept {
     return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// "::1", and no "fe80::1:80", whose end may be meant for a port.
+// True for "::1", false for "fe80::1:80", whose end may be meant as a port.
 bool is_bare_ipv6(const std::string& text) noexcept {
     std::error_code ec;
     const std::size_t colon = text.rfind(':');
-    // of a zone: said when it is resolved
+    // a bad zone: reported when it is resolved
     if (!parse_ip(text, 0, AF_INET6, ec)) return ec == std::errc::no_such_device;
     return !is_decimal(std::string_view(text).substr(colon + 1)) || !parse_ip(text.substr(0, colon), 0, AF_INET6, ec);
 }
 
-// A host without a port is allowed here.
+// Adds an empty port, since a host without a port is allowed here.
 std::string with_port(const network& n, std::string_view text) {
     std::string whole(text);
     if (n.is_unix() || text.find('\0') != text.npos) return whole;
@@ -64,7 +64,7 @@ bool is_localhost(std::string_view host) noexcept {
            std::equal(host.begin(), host.end(), name.begin(), [](char a, char b) { return (a | 0x20) == b; });
 }
 
-// Is there a way to ::1?
+// Is there a route to ::1?
 bool has_ipv6_loopback(const address& loopback) noexcept {
     const int fd = make_socket(AF_INET6, SOCK_DGRAM);
     if (fd < 0) return false;
@@ -92,7 +92,7 @@ std::vector<address> any_address(int family, std::uint16_t port) {
     return {v6, v4};  // a machine without IPv6 listens at its other addresses
 }
 
-// Its hosts are all that have names there.
+// In a simulation only its own hosts have names.
 std::vector<address> host_of_simulation(
     netpoll::simulated_sockets& s, int family, std::string_view name, std::uint16_t port, std::error_code& ec) {
     sockaddr_in v4{};
@@ -106,8 +106,8 @@ std::vector<address> host_of_simulation(
 
 bool is_any(const address& a) { return a.host() == "::" || a.host() == "0.0.0.0"; }
 
-// Services that programs ask for by name on a machine without /etc/services (Debian's netbase), as Go's
-// net/port.go has them. 0: none of these.
+// Services that programs ask for by name, for a machine without /etc/services (part of Debian's netbase); the list of
+// Go's net/port.go. 0: none of these.
 std::uint16_t well_known_port(int type, std::string_view name) noexcept {
     struct service {
         std::string_view name;
@@ -124,8 +124,8 @@ std::uint16_t well_known_port(int type, std::string_view name) noexcept {
     return 0;
 }
 
-// A number, as libc does not read it (it takes a port modulo 65536, and forgives blanks and signs), or a service's
-// name.
+// Reads a number, more strictly than libc (which takes a port modulo 65536, and accepts blanks and signs), or a
+// service's name.
 std::uint16_t port_of(const network& n, const std::string& text, std::error_code& ec) {
     std::uint16_t number = 0;
     ec.clear();

@@ -45,7 +45,7 @@ std::string describe(io_descriptor* d) {
     return text;
 }
 
-// False: it does not say (any more).
+// False: the kernel does not tell (any more).
 bool ask_kernel(io_descriptor* d, bool of_peer, address& a) noexcept {
     const io::use mine(d);
     sockaddr_storage s;
@@ -55,7 +55,7 @@ bool ask_kernel(io_descriptor* d, bool of_peer, address& a) noexcept {
     return true;
 }
 
-// Both addresses, in as many bytes as they have: there may be a great many of these.
+// Both addresses, in as few bytes as possible: there may be a great many of these.
 class ends final : public netpoll::descriptor_name {
 public:
     static ends* make(const address& local, const address& remote) noexcept {

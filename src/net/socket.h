@@ -1,4 +1,4 @@
-// socket.h - making sockets, and what all kinds of them share.
+// socket.h - making sockets, and what all kinds of sockets share.
 #pragma once
 
 #include <algorithm>
@@ -33,48 +33,48 @@ struct network {
 // Null if there is no such network.
 const network* find_network(std::string_view name) noexcept;
 
-// A descriptor that neither blocks nor is inherited; -errno.
+// Makes a descriptor that neither blocks nor is inherited; or returns -errno.
 int make_socket(int family, int type) noexcept;
 
-// Hands `fd` to the poller; null and `ec`, and `fd` is closed.
+// Hands `fd` to the poller. Null, with `ec`: `fd` has been closed.
 io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
-// The same, but `fd` is then still the caller's.
+// The same, but after an error the caller still owns `fd`.
 io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
 
-// What a socket that another part of the program has made is to be used as.
+// The use of a socket that another part of the program has made.
 enum class purpose : std::uint8_t { connection, listener, datagrams };
 
-// Such a socket; null and `ec`, and `fd` is still the caller's, as it was. std::errc::not_a_socket;
-// wrong_protocol_type: a socket of another type (SOCK_SEQPACKET is none of ours); invalid_argument: it listens and
+// Takes over such a socket. Null, with `ec`: the caller still owns `fd`, which is unchanged. std::errc::not_a_socket;
+// wrong_protocol_type: a socket of another type (SOCK_SEQPACKET is not supported); invalid_argument: it listens and
 // should not, or the other way round.
 io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept;
 [[noreturn]] void throw_adopt_error(int fd, purpose p, std::error_code ec);
 
-// What stream_options say. Failures do not matter: the connection works without.
+// Applies stream_options. Failures do not matter: the connection works without these options.
 void apply(int fd, kind k, const stream_options& options) noexcept;
 
-// setsockopt with an int. 0 or errno.
+// setsockopt() with an int. Returns 0 or errno.
 int set_option(int fd, int level, int name, int value) noexcept;
 // The same on a handle that may be closed.
 void set_option_or_throw(io_descriptor* d, const char* what, int level, int name, int value);
 std::error_code set_option_of(io_descriptor* d, int level, int name, int value) noexcept;
 inline int size_option(std::size_t bytes) noexcept { return static_cast<int>(std::min<std::size_t>(bytes, INT32_MAX)); }
 
-// What the kernel says of one end. An IPv4 address that a socket for both families has, ::ffff:127.0.0.1, is an IPv4
-// address here.
+// An address that the kernel has returned. The IPv4-mapped address of a socket for both families, ::ffff:127.0.0.1,
+// becomes an IPv4 address.
 address from_kernel(const void* sockaddr, unsigned size) noexcept;
-// When it can no longer be asked (closed, or reset by the peer): what remember_ends() has noted.
+// If the kernel cannot tell any more (closed, or reset by the peer), these return what remember_ends() has noted.
 address local_address_of(io_descriptor* d) noexcept;
 address remote_address_of(io_descriptor* d) noexcept;
 
-// Notes the addresses of a socket that is bound or connected, before others know it. `remote`: what is known of the
-// peer already. True: both are the same. Nothing for null.
+// Notes the addresses of a bound or connected socket, before other threads know it. `remote`: the peer's address, if it
+// is known already. True: both addresses are the same. For a null descriptor it does nothing.
 bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
 
-// An IP address without a port; for AF_UNSPEC of either family. None: without `ec` it may be a name; with
-// std::errc::no_such_device its zone is no interface of this machine.
+// Reads an IP address without a port; AF_UNSPEC accepts both families. None without `ec`: it may be a name; none with
+// std::errc::no_such_device: its zone is no interface of this machine.
 std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept;
-// The same with a port, or a path. None: `ec`.
+// The same with a port, or a path. None: `ec` is set.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
 
 inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
@@ -83,14 +83,14 @@ inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, un
 [[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address,
     std::error_code ec, std::string_view detail = {});
 
-// For tests: called when a connection has been made and its caller does not know it yet.
+// For tests: called when a connection has been made, before its caller knows.
 extern platform::atomic<void (*)() noexcept> when_connected;
 
-// Connects a socket to one address. Null and `ec`.
+// Connects a socket to one address. Null: `ec` is set.
 io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options,
     std::error_code& ec, const std::source_location& where);
 
-// The addresses of "host:port" for a network. `passive`: to listen at. Never empty without `ec`.
+// The addresses of "host:port" for a network. `passive`: addresses to listen at. Never empty without `ec`.
 std::vector<address> addresses_of(
     const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec);
 
