@@ -53,19 +53,19 @@ bio_ptr reader_of(std::string_view text) {
     return bio;
 }
 
-// In place of OpenSSL's own, which would ask at the terminal.
+// Replaces OpenSSL's own callback, which would ask at the terminal.
 int no_password(char*, int, int, void*) { return -1; }
 
 x509_ptr next_certificate(BIO* from) { return x509_ptr(PEM_read_bio_X509(from, nullptr, no_password, nullptr)); }
 
-// At the end of the text OpenSSL finds "no start line", which is no error after the first one.
+// At the end of the text OpenSSL reports "no start line", which is no error after the first certificate.
 void expect_end(const char* what, const std::string& where) {
     const unsigned long last = ERR_peek_last_error();
     if (ERR_GET_LIB(last) != ERR_LIB_PEM || ERR_GET_REASON(last) != PEM_R_NO_START_LINE) refuse(what, where);
     ERR_clear_error();
 }
 
-// Reads a certificate with its chain, and its key, and tries them as a connection will. Changes nothing.
+// Reads a certificate with its chain, and its key, and tests them as a connection will. Changes nothing.
 identity read_identity(SSL_CTX* c, std::string_view certificate_pem, const std::string& certificate_where,
     std::string_view key_pem, const std::string& key_where) {
     identity made;
@@ -80,7 +80,7 @@ identity read_identity(SSL_CTX* c, std::string_view certificate_pem, const std::
     while (x509_ptr next = next_certificate(certificates.get())) {
         if (SSL_add1_chain_cert(trial.get(), next.get()) != 1 || sk_X509_push(made.chain.get(), next.get()) == 0)
             refuse("certificate", certificate_where);
-        static_cast<void>(next.release());  // the chain's now
+        static_cast<void>(next.release());  // the chain owns it now
     }
     expect_end("certificate", certificate_where);
     ERR_clear_error();
@@ -104,7 +104,7 @@ bool same_kind(const identity& a, const identity& b) noexcept {
     return EVP_PKEY_get_base_id(a.key.get()) == EVP_PKEY_get_base_id(b.key.get());
 }
 
-// In place of the one of its kind, or of all.
+// Replaces the identity of its kind, or all identities.
 void show(config::data& d, identity fresh, bool instead_of_all) {
     for (;;) {
         const std::shared_ptr<const identities> before = d.own();
@@ -116,17 +116,16 @@ void show(config::data& d, identity fresh, bool instead_of_all) {
         }
         after->push_back(copy_of(fresh));
         const std::lock_guard hold(d.lock);
-        if (d.own_identities != before) continue;  // another one was faster
+        if (d.own_identities != before) continue;  // another thread was faster
         d.own_identities = std::move(after);
         return;
     }
 }
 
-// Cipher suites whose keys are forgotten after the connection and whose records are authenticated as they are
-// encrypted.
+// Cipher suites with forward secrecy and authenticated encryption.
 constexpr const char* ciphers_of_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
-// OpenSSL passes over names that it does not know.
+// OpenSSL ignores names that it does not know, so each name is tested alone.
 void check_cipher(const std::string& name) {
     const openssl_ptr<SSL_CTX, SSL_CTX_free> trial(SSL_CTX_new(TLS_method()));
     if (!trial) throw std::bad_alloc();
@@ -141,7 +140,8 @@ void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
     ERR_clear_error();
     int count = 0;
     while (const x509_ptr ca = next_certificate(bio.get())) {
-        // The second one: what servers tell their clients, which choose their certificate by it.
+        // The second call is for servers: they send the names of these authorities to clients, which choose their
+        // certificate by them.
         if (X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca.get()) != 1 || SSL_CTX_add_client_CA(c, ca.get()) != 1)
             refuse("trusted certificate", where);
         ++count;
@@ -161,7 +161,7 @@ int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, co
     return SSL_TLSEXT_ERR_OK;
 }
 
-// What clients and servers have in common.
+// Makes what clients and servers have in common.
 std::shared_ptr<config::data> make_data() {
     auto d = std::make_shared<config::data>();
     ERR_clear_error();
@@ -175,7 +175,7 @@ std::shared_ptr<config::data> make_data() {
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     static constexpr unsigned char name[] = "dunlin";
     SSL_CTX_set_session_id_context(c, name, sizeof name - 1);
-    // A connection that waits keeps no buffers of OpenSSL's.
+    // A waiting connection keeps no buffers in OpenSSL.
     SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_default_passwd_cb(c, no_password);
     return d;
@@ -187,7 +187,8 @@ X509_STORE* system_trust() {
     static X509_STORE* const store = [] {
         X509_STORE* s = X509_STORE_new();
         if (s == nullptr) throw std::bad_alloc();
-        X509_STORE_set_default_paths(s);  // nothing there: then no certificate is trusted, and verification says so
+        // if it finds nothing, no certificate is trusted, and verification fails with that reason
+        X509_STORE_set_default_paths(s);
         ERR_clear_error();
         return s;
     }();

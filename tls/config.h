@@ -1,4 +1,4 @@
-// config.h - what is behind a tls::config.
+// config.h - the data behind a tls::config.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ using openssl_ptr = std::unique_ptr<T, openssl_free<Free>>;
 
 inline void free_chain(STACK_OF(X509) * chain) noexcept { sk_X509_pop_free(chain, X509_free); }
 
-// What one shows to peers. Never changed: connections share it.
+// The certificate and key that one side shows to peers. Never changed: connections share it.
 struct identity {
     openssl_ptr<X509, X509_free> certificate;
     openssl_ptr<STACK_OF(X509), free_chain> chain;
@@ -37,25 +37,25 @@ using identities = std::vector<identity>;  // one for each kind of key
 struct config::data {
     openssl_ptr<SSL_CTX, SSL_CTX_free> context;
     ticket_keys tickets;
-    // ALPN, as on the wire: each with its length before it; read by OpenSSL's callback on the server's side
+    // ALPN, in wire format: each name is preceded by its length; OpenSSL's callback on the server's side reads it
     std::string protocols;
-    std::string server_name;  // empty: the one that is dialled
-    // A config does not know on which side it will be used: the session decides by its own.
-    bool trusts_system = true;        // clients; until trust() names others
-    bool asks_clients = false;        // servers: for a certificate, which is verified
+    std::string server_name;  // empty: the dialled name
+    // A config does not know which side will use it: a session applies the settings of its own side.
+    bool trusts_system = true;        // clients: until trust() names other authorities
+    bool asks_clients = false;        // servers: ask for a certificate, and verify it
     bool skips_verification = false;  // clients
 
-    // Each new connection takes what is there then; a replacement is a new object.
+    // Each new connection takes the current object; a replacement is a new object.
     std::shared_ptr<const identities> own() const {
         const std::lock_guard hold(lock);
         return own_identities;
     }
-    mutable std::mutex lock;  // held for the copy of a pointer
+    mutable std::mutex lock;  // held while a pointer is copied
     std::shared_ptr<const identities> own_identities;  // lock; null: none
 };
 
-// What the system trusts. Read once, when it is first needed (30 ms of CPU for Debian's 140 authorities), and kept for
-// ever.
+// The authorities that the system trusts. Read once, when they are first needed (30 ms of CPU for Debian's 140), and
+// kept for ever.
 X509_STORE* system_trust();
 
 }  // namespace dunlin::tls

@@ -49,7 +49,7 @@ public:
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    // Never destroyed: codes that are left at the end of the program refer to it.
+    // Never destroyed: codes that still exist at the end of the program refer to it.
     static const category& c = *new category;
     return c;
 }
@@ -89,7 +89,7 @@ openssl_failure take_openssl_error() noexcept {
 std::string cause_text(const std::error_code& ec) {
     if (ec == std::make_error_code(std::errc::timed_out)) return "timed out";
     std::string text = ec.message();
-    // libc's messages begin with a capital, which they should not in the middle of a line.
+    // libc's messages begin with a capital letter; in the middle of a line they should not.
     const bool capital = text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z';
     if (capital) text[0] = static_cast<char>(text[0] - 'A' + 'a');
     return text;

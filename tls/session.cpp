@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t most_in_record = 16 * 1024;
 constexpr std::size_t raw_size = most_in_record + 512;  // a record with its header, tag and padding
-constexpr std::size_t most_at_once = 64 * 1024;         // encrypted before it is sent
+constexpr std::size_t most_at_once = 64 * 1024;         // encrypted before anything is sent
 constexpr auto close_notify_limit = std::chrono::seconds(5);
-constexpr std::size_t most_kept = 1024;                // of a buffer, while nothing is written
-constexpr std::size_t most_fruitless = 64 * 1024;      // a record is a quarter of it; a server's tickets are less
+constexpr std::size_t most_kept = 1024;                // bytes of a buffer, while nothing is written
+constexpr std::size_t most_fruitless = 64 * 1024;      // four records; a server's tickets take less
 constexpr std::size_t most_answers_unsent = 64 * 1024;
 
 detail::io_limit limit_of(const dunlin::context* ctx) noexcept {
@@ -53,13 +53,13 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     }
     SSL_set_connect_state(ssl_.get());
     const bool verifies = !c.data_->skips_verification;
-    // null keeps a callback that native_handle() was given
+    // null keeps a callback that the program has set on native_handle()
     SSL_set_verify(ssl_.get(), verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
     if (c.data_->trusts_system && verifies) SSL_set1_verify_cert_store(ssl_.get(), system_trust());
     verify_name(server_name_of(c).empty() ? server_name : std::string_view(server_name_of(c)));
 }
 
-// Those that the config has now; a later change is for later connections.
+// Uses the certificates that the config has now; a later change affects later connections.
 void session::show_certificates(const config& c) {
     const std::shared_ptr<const identities> own = c.data_->own();
     if (own == nullptr) return;
@@ -93,7 +93,7 @@ stream session::make(net::stream network, side s, std::string_view server_name, 
 
 // ---- calls into OpenSSL ---------------------------------------------------------------------------------------------
 
-// With lock_. Nothing in here, and nothing between `call` and this, can park: the queue is this thread's.
+// With lock_. Nothing in here, and nothing between `call` and this, may park: the error queue belongs to this thread.
 session::step session::judge(int result) noexcept {
     const int why = result > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl_.get(), result);
     step s{outcome::failed, !wire_.out.empty(), {}};
@@ -136,8 +136,8 @@ bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, co
     }
 }
 
-// What is decrypted already, or about to be encrypted, must not pass a close(). `ctx`: of a call that cannot know
-// whether it would have to wait, and leaves the stream unusable if it is ended midway.
+// After a close() no data may be delivered, even if it is decrypted already, and none encrypted. `ctx`: given by calls
+// that cannot know whether they will have to wait, and that leave the stream unusable if they are ended midway.
 bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept {
     if (!network_.is_open()) {
         ec = dunlin::errc::closed;
@@ -147,7 +147,7 @@ bool session::may_go_on(const dunlin::context* ctx, std::error_code& ec) const n
     return !ec;
 }
 
-// Before more is read. With the reader's turn.
+// Called before more is read. With the reader's turn.
 bool session::is_flood(std::error_code& ec) {
     if (!done_.load(std::memory_order_relaxed)) return false;
     const std::lock_guard hold(lock_);
@@ -157,7 +157,7 @@ bool session::is_flood(std::error_code& ec) {
     return static_cast<bool>(ec);
 }
 
-// Hands OpenSSL what the network has. With the reader's turn, or in the handshake.
+// Hands OpenSSL what the network has delivered. With the reader's turn, or in the handshake.
 bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     if (is_flood(ec)) return false;
     const std::size_t n = detail::io_read_lent(io_access::of(network_), raw_, raw_size, limit_of(ctx).get(), ec, where);
@@ -188,8 +188,8 @@ void session::give_back_output() {
     if (wire_.out.empty() && wire_.out.capacity() > most_kept) std::vector<char>().swap(wire_.out);
 }
 
-// After read_turn_ has been given back. So a writer that has seen the old count fails to take that turn only if another
-// party has it, which will come here too.
+// Called after read_turn_ has been given back. So a writer that has seen the old count fails to take that turn only if
+// another party has it, which will come here too.
 void session::reader_has_left() {
     {
         const std::lock_guard hold(lock_);
@@ -228,7 +228,7 @@ void session::await_input(
     }
 }
 
-// Sends what OpenSSL has left, until there is nothing. With send_turn_.
+// Sends OpenSSL's output until there is none left. With send_turn_.
 void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader) {
     for (;;) {
         sending_.clear();
@@ -243,11 +243,11 @@ void session::flush(const dunlin::context* ctx, std::error_code& ec, const where
         const std::size_t sent = detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
-            if (sent == 0 && for_a_reader) {  // its limits are not the writers': the next one sends it
+            if (sent == 0 && for_a_reader) {  // a reader's limits do not count for writers: the next writer sends it
                 wire_.out.insert(wire_.out.begin(), sending_.begin(), sending_.end());
                 answers_ = wire_.out.size();
             } else {
-                write_error_ = ec;  // part of a record may have gone: what comes later must not follow it
+                write_error_ = ec;  // part of a record may have been sent: nothing may follow it
             }
             return;
         }
@@ -273,7 +273,7 @@ void session::flush_pending(const dunlin::context* ctx, const where_type& where)
 
 void session::handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     ec.clear();
-    // Acquire pairs with the release below: what the handshake wrote to raw_ and agreed on is seen.
+    // Acquire pairs with the release below: the caller sees what the handshake wrote to raw_ and agreed on.
     if (done_.load(std::memory_order_acquire)) return;
     if (!take(handshaking_, ctx, ec, where)) return;
     const std::lock_guard turn(handshaking_, std::adopt_lock);
@@ -297,7 +297,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
         }
         if (s.what == outcome::failed) ec = s.error;
         if (s.what == outcome::failed || (s.what == outcome::done && !unsent)) return;
-        // A peer that has refused us and gone makes the send fail; why it did so is still to be read.
+        // If the peer has refused us and closed the connection, the send fails; the reason can still be read.
         const bool gone = unsent == std::errc::broken_pipe || unsent == std::errc::connection_reset;
         if (unsent && (!gone || s.what == outcome::done)) {
             ec = unsent;
@@ -312,7 +312,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
 
 std::size_t session::read_once(
     mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    while (may_go_on(nullptr, ec)) {  // fill() looks at the context: what is decrypted is there
+    while (may_go_on(nullptr, ec)) {  // only fill() looks at the context: decrypted data is delivered anyway
         std::size_t n = 0;
         const step s = attempt([&] {
             const std::size_t unsent = wire_.out.size();
@@ -350,7 +350,7 @@ std::size_t session::read(
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-// What the next record holds: of one long part a piece, of several short ones a copy. Empty: that was all. With
+// The content of the next record: a piece of one long part, or a copy of several short ones. Empty: that was all. With
 // send_turn_.
 const_buffer session::next_piece(cursor& c) {
     c.pass_empty();
@@ -379,12 +379,11 @@ std::size_t session::write_in_turn(
         std::size_t encrypted = 0;
         const step s = attempt([&] {
             int result = 1;
-            // After our close_notify, or a failed send, OpenSSL is not to be asked: its refusal would end the reading
-            // too.
+            // After our close_notify, or a failed send, OpenSSL must not be asked: its refusal would end reading too.
             if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0)
                 ec = std::make_error_code(std::errc::broken_pipe);
             if (write_error_) ec = write_error_;
-            // In one step, not by doubling: it is given back after the call.
+            // Reserved in one step, not by doubling, because it is freed after the call.
             if (!ec)
                 wire_.out.reserve(wire_.out.size() +
                                   (piece.size() < most_in_record ? piece.size() : most_at_once + most_in_record) +
@@ -429,13 +428,13 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
 
 // ---- the end --------------------------------------------------------------------------------------------------------
 
-// The close_notify, once. It wants input if OpenSSL is in the midst of a message.
+// Makes the close_notify, once. It wants input if OpenSSL is in the middle of a message.
 session::step session::say_end() {
     bool in_a_message = false;
     step s = attempt([&] {
         if ((SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return 1;
         in_a_message = SSL_in_init(ssl_.get()) != 0;
-        // 0 says that the peer's has not come yet; below that nothing can be done
+        // 0: the peer's close_notify has not come yet; if it is negative, nothing can be done
         return in_a_message ? 1 : std::max(SSL_shutdown(ssl_.get()), 1);
     });
     if (in_a_message && s.what == outcome::done) s.what = outcome::wants_input;
@@ -450,7 +449,7 @@ void session::close_write(std::error_code& ec) {
         const std::lock_guard turn(send_turn_);
         step s = say_end();
         while (s.what == outcome::wants_input && may_go_on(nullptr, ec)) {
-            // Only the reader reads: what completes the message here may be followed by data, which is the reader's.
+            // SSL_do_handshake() reads no data: data may follow the end of this message, and belongs to the reader.
             const step half = attempt([this] { return SSL_do_handshake(ssl_.get()); });
             if (half.what == outcome::wants_input) await_input(half.progress, nullptr, ec, where);
             if (ec) return;
@@ -463,18 +462,18 @@ void session::close_write(std::error_code& ec) {
 }
 
 void session::close() noexcept {
-    // A writer at this moment is interrupted within a record: there would be no sense in a close_notify after it.
+    // If a writer has the turn, this close() interrupts it within a record: a close_notify after that makes no sense.
     if (done_.load(std::memory_order_acquire) && network_.is_open() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         try {
             std::error_code ignored;
             if (say_end().output) {
-                // A deadline of the user's that comes earlier holds.
+                // An earlier deadline of the caller's stays in force.
                 detail::io_shorten_deadline(io_access::of(network_), detail::io_direction::write,
                     detail::deadline_in(close_notify_limit), ignored);
                 flush(nullptr, ignored, where_type::current());
             }
-        } catch (...) {  // closed meanwhile, or no memory: without it, then
+        } catch (...) {  // closed meanwhile, or no memory: close without the close_notify
         }
     }
     network_.close();

@@ -1,38 +1,38 @@
 // session.h - one TLS connection: OpenSSL's state machine on one side, the network on the other, and which party may
-// touch what.
+// access which data.
 //
-// Problem    OpenSSL's objects are for one user at a time, its error queue belongs to the thread, and a goroutine that
-//            waits may continue on another thread. So nothing may wait inside of OpenSSL. Yet a reader and a writer use
-//            the same connection at the same time, and the reader may have to send (an answer to a key update, an
-//            alert).
-// Data       ssl_, wire_, fatal_, write_error_, fruitless_, answers_ belong to lock_, which is never held during a wait
-//            for the network. OpenSSL reads from wire_.in and appends to wire_.out; it never waits. raw_ is the
-//            reader's (or the handshake's), sending_ and gathered_ belong to the holder of send_turn_.
-// Protocol   Each call into OpenSSL is an attempt(): lock_, empty the queue, call, ask what came of it, read the queue,
-//            unlock. What it left in wire_.out is sent outside (flush()), in order, by the holder of send_turn_. If it
-//            wants to read, the reader reads from the network into raw_ and hands it over (fill()): OpenSSL wants more
-//            only when wire_.in is used up, so raw_ is then in no other use.
+// Problem    Only one thread at a time may use an OpenSSL object, its error queue belongs to the thread, and a
+//            goroutine that waits may continue on another thread. So nothing may wait inside OpenSSL. Yet a reader and
+//            a writer use the same connection at the same time, and the reader may have to send (an answer to a key
+//            update, an alert).
+// Data       lock_ protects ssl_, wire_, fatal_, write_error_, fruitless_ and answers_; it is never held during a wait
+//            for the network. OpenSSL reads from wire_.in and appends to wire_.out; it never waits. raw_ belongs to the
+//            reader (or the handshake), sending_ and gathered_ to the holder of send_turn_.
+// Protocol   Each call into OpenSSL is an attempt(): take lock_, empty the error queue, call, ask for the result, read
+//            the queue, unlock. Outside the lock the holder of send_turn_ sends what is in wire_.out, in order
+//            (flush()). If OpenSSL wants to read, the reader reads from the network into raw_ and hands that over
+//            (fill()): OpenSSL wants more only when wire_.in is used up, so raw_ is then not in use.
 //            Turns: handshaking_, then send_turn_, then read_turn_, then lock_. A reader never waits for send_turn_.
-//            Half a message: the peer may send some of the handshake's kind later on (tickets, key updates), in several
-//            records. Between two of them OpenSSL encrypts nothing: it wants the rest first. A writer then waits until
-//            a reader has brought more (progress_), or, if there is none, takes the reader's turn and brings it itself;
-//            the read deadline then holds for the writer too.
-// Proof      That nothing stays unsent. A writer sends what it makes, with send_turn_. A reader must not wait for that
+//            Half a message: after the handshake the peer may send more messages of that kind (tickets, key updates),
+//            in several records. Between two of these records OpenSSL encrypts nothing: it wants the rest first. A
+//            writer then waits until a reader has brought more (progress_); if there is no reader, the writer takes the
+//            reader's turn and reads itself. The read deadline then applies to the writer too.
+// Proof      Nothing stays unsent. A writer sends its own output, with send_turn_. A reader must not wait for that
 //            turn, because a writer may keep it until the peer reads, and the peer's reader may be waiting in the same
-//            way. The reader appends (with lock_), and tries to take the turn. If that fails another party has it, and
-//            every party that gives it back then looks at wire_.out (flush_pending()). Had that party looked before the
-//            append, it would have given the turn back before the reader tried to take it. So it looks after the
-//            append, and sees it.
-// Memory     A connection that waits holds no buffers: raw_ is there for an attempt to read, and goes when there is
-//            nothing to read or a reader leaves with nothing in it. What a writer leaves behind has at most `most_kept`
-//            bytes.
-// Floods     TLS has messages that bring no data and demand an answer, key updates for instance, as many as the peer
-//            likes. Two bounds: fruitless_ bytes in a row, with no data either way, and answers_ of a reader that wait
-//            for the turn to be sent. Beyond, the connection fails (errc::flood). The handshake has OpenSSL's own
-//            bounds.
-// Errors     After a failed send part of a record may be out: no more can be sent (write_error_). After an error of the
-//            protocol OpenSSL can go on in neither direction (fatal_). After a failed handshake there is no connection
-//            (handshake_error_).
+//            way. The reader appends (with lock_), and tries to take the turn. If that fails, another party has it, and
+//            every party that gives it back looks at wire_.out afterwards (flush_pending()). Had that party looked
+//            before the append, it would have given the turn back before the reader tried to take it. So it looks after
+//            the append, and sees it.
+// Memory     A waiting connection holds no buffers: raw_ is allocated for an attempt to read, and freed when there is
+//            nothing to read or when a reader leaves and raw_ is used up. A writer leaves buffers of at most
+//            `most_kept` bytes.
+// Floods     TLS has messages that bring no data but demand an answer, key updates for instance, and the peer may send
+//            any number of them. Two bounds: fruitless_, the bytes received in a row with no data either way, and
+//            answers_, a reader's bytes that wait for the turn to be sent. Beyond either bound the connection fails
+//            (errc::flood). The handshake has OpenSSL's own bounds.
+// Errors     After a failed send part of a record may have been sent: nothing more can be sent (write_error_). After a
+//            protocol error OpenSSL can go on in neither direction (fatal_). After a failed handshake there is no
+//            connection (handshake_error_).
 // Source     Go's crypto/tls.Conn: in.Mutex, out.Mutex, permanent errors after a failed write, 5 s for the
 //            close_notify.
 // Tests      tests/tls/stream_test.cpp, tests/tls/split_message_test.cpp, tests/tls/identity_test.cpp,
@@ -54,7 +54,7 @@ namespace dunlin::inline v0_1::tls {
 enum class side { client,
     server };
 
-// What OpenSSL's BIO reads and writes.
+// The memory that OpenSSL's BIO reads and writes.
 struct wire {
     std::span<const char> in;
     std::vector<char> out;
@@ -77,7 +77,7 @@ public:
     const std::string& peer() const noexcept { return peer_; }
     SSL* ssl() const noexcept { return ssl_.get(); }
 
-    // All set `ec` if something fails. `ctx` may be null.
+    // All of these set `ec` if something fails. `ctx` may be null.
     void handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t read(
         mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
@@ -86,7 +86,7 @@ public:
     void close_write(std::error_code& ec);
     void close() noexcept;
 
-    // Looks at what the handshake has agreed on; empty before.
+    // Looks at a result of the handshake; empty before.
     template <class Look>
     std::string agreed(Look look) {
         const std::lock_guard hold(lock_);
@@ -104,9 +104,9 @@ private:
         outcome what;
         bool output;  // there is something to send
         std::error_code error;
-        std::uint64_t progress = 0;  // progress_ at that time
+        std::uint64_t progress = 0;  // progress_ at the time of the call
     };
-    // The pieces of a write, each for one record.
+    // The position in the parts of a write; each piece from there becomes one record.
     struct cursor {
         std::span<const const_buffer> parts;
         std::size_t part = 0, at = 0;
@@ -139,10 +139,11 @@ private:
     void verify_name(std::string_view name);
 
     net::stream network_;
-    std::string peer_;                 // for texts; constant
-    config config_;                    // keeps what the SSL object refers to
-    mutex handshaking_;                // of the party that makes the handshake
-    std::atomic<bool> done_{false};    // the handshake; released by its maker, acquired by its users
+    std::string peer_;                 // for messages; constant
+    config config_;                    // keeps alive what the SSL object refers to
+    mutex handshaking_;                // held by the party that makes the handshake
+    // the handshake is done; stored with release by its maker, loaded with acquire by users
+    std::atomic<bool> done_{false};
     std::error_code handshake_error_;  // handshaking_
 
     mutex read_turn_;
@@ -156,8 +157,8 @@ private:
     wire wire_;
     std::error_code fatal_, write_error_;
     std::size_t fruitless_ = 0;   // bytes from the network since data went either way
-    std::size_t answers_ = 0;     // of wire_.out: what readers have appended
-    std::uint64_t progress_ = 0;  // counts what a reader has brought, and the readers that have left
+    std::size_t answers_ = 0;     // bytes in wire_.out that readers have appended
+    std::uint64_t progress_ = 0;  // counts inputs that a reader has brought, and readers that have left
     condition_variable_any more_progress_;
 };
 

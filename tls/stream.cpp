@@ -153,7 +153,7 @@ stream server(net::stream connection, const config& c, std::error_code& ec) {
 
 namespace {
 
-// The host that a client dials: a path has no name, and an empty host is this machine.
+// The host that a client dials: a path has none, and an empty host is this machine.
 std::string host_of(std::string_view network, std::string_view address) {
     if (network == "unix") return {};
     std::string host = net::split_host_port(address).first;

@@ -34,7 +34,7 @@ void ticket_keys::serve(SSL_CTX* context, std::chrono::nanoseconds period) {
     SSL_CTX_set_tlsext_ticket_key_evp_cb(context, choose);
 }
 
-// With lock_. False: there is no randomness.
+// With lock_. False: no random bytes are available.
 bool ticket_keys::succeed(std::chrono::steady_clock::time_point now) {
     const auto age = now - changed_;
     if (has_current_ && age < period_) return true;

@@ -1,12 +1,12 @@
-// ticket_keys.h - the keys that session tickets are encrypted with, and their succession.
+// ticket_keys.h - the keys that encrypt session tickets, and their succession.
 //
-// Problem    An attacker that learns the key of a ticket can read what was sent under it (TLS 1.2) and pass for its
-//            owner. OpenSSL makes one key and keeps it for as long as the process runs.
+// Problem    An attacker that learns a ticket's key can read the data of its session (TLS 1.2) and impersonate the
+//            ticket's owner. OpenSSL makes one key and keeps it for as long as the process runs.
 // Protocol   The current key encrypts. When it has served for `period` it becomes the previous one, which still
-//            decrypts (the client then gets a new ticket), and is forgotten one period later. The succession is looked
-//            at whenever a ticket is made or shown, so that a server without clients keeps its keys, and a client that
-//            comes too late makes a whole handshake.
-// Threads    Called inside OpenSSL, where nothing may park: a std::mutex, held for some copies.
+//            decrypts (the client then gets a new ticket), and is forgotten one period later. Keys are changed only
+//            when a ticket is made or shown, so a server without clients keeps its keys, and a client that comes too
+//            late makes a full handshake.
+// Threads    Called inside OpenSSL, where nothing may park: so the lock is a std::mutex, held for a few copies.
 // Source     Go's crypto/tls: a new key each day, seven of them valid.
 #pragma once
 
@@ -25,7 +25,7 @@ public:
     ticket_keys(const ticket_keys&) = delete;
     ticket_keys& operator=(const ticket_keys&) = delete;
 
-    // From then on the tickets of this context are made with these keys. Throws std::bad_alloc.
+    // From then on the tickets of this context use these keys. Throws std::bad_alloc.
     void serve(SSL_CTX* context, std::chrono::nanoseconds period);
 
 private:

@@ -1,4 +1,4 @@
-// wire.cpp - what OpenSSL takes for its connection: two pieces of memory.
+// wire.cpp - the BIO that OpenSSL uses as its connection: two pieces of memory.
 #include <algorithm>
 #include <cstring>
 #include <new>
