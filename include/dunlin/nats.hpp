@@ -1,5 +1,5 @@
-// nats.hpp - work queues, messages, requests and key-value buckets between machines, by NATS with JetStream. A library
-// of its own over libnats (CMake: dunlin::nats, pkg-config: dunlin-nats).
+// nats.hpp - work queues, messages, requests and key-value buckets between machines, over NATS with JetStream. A
+// library of its own on top of libnats (CMake: dunlin::nats, pkg-config: dunlin-nats).
 #pragma once
 
 #include <dunlin/config.hpp>

@@ -1,5 +1,5 @@
-// nats/bucket.hpp - keys and values that all processes see, with revisions, and changes as a channel. The layout is
-// NATS' own: its tools read it.
+// nats/bucket.hpp - keys and values that all processes see, with revisions, and a channel of changes. The layout is
+// NATS' own: its tools can read it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -26,7 +26,7 @@ struct bucket_options {
     bool in_memory = false;
 };
 
-/// A value, and which it is.
+/// A value with its key and revision.
 template <class T>
 struct entry {
     std::string key;
@@ -37,7 +37,7 @@ struct entry {
 namespace detail {
 
 struct raw_entry {
-    nats::message message;  // empty: there is none
+    nats::message message;  // empty: the key has no value
     std::string key;
     std::uint64_t revision = 0;
     bool erased = false;
@@ -49,7 +49,7 @@ class DUNLIN_API raw_bucket {
 public:
     raw_bucket(std::shared_ptr<connection> c, std::string name, const bucket_options& o, const context& ctx);
     raw_entry get(const std::string& key, const context& ctx) const;
-    // `expected`: the revision that it must have; nullopt: any.
+    // `expected`: the revision that the key must have; nullopt: any.
     std::uint64_t write(const std::string& key, std::string_view data, std::optional<std::uint64_t> expected,
         const char* operation, const context& ctx) const;
     std::shared_ptr<watch_state> watch(const std::string& keys) const;
@@ -60,7 +60,7 @@ private:
     std::string name_;
 };
 
-// What codec<T> throws is an error of the key's.
+// An exception of codec<T> becomes an error that names the key.
 template <class T>
 T decoded(const char* call, const std::string& key, std::string_view bytes) {
     std::string words = "not an std::exception";
@@ -99,8 +99,8 @@ public:
     ~watcher() {
         if (state_) detail::watching::stop(*state_);
     }
-    /// The next change; throws what has ended it, context_cancelled; errc::undecodable where a value does not decode,
-    /// which is passed over then.
+    /// The next change. Throws the error that has ended the watcher; context_cancelled; errc::undecodable for a value
+    /// that does not decode, which is then skipped.
     entry<T> recv(const context& ctx = {}) const {
         auto m = detail::watching::ready(*state_).recv(ctx);
         if (!m) {
@@ -123,7 +123,7 @@ private:
     std::shared_ptr<detail::watch_state> state_;
 };
 
-/// A case of select(): handler(entry<T>) with the next change. select() throws what has ended the watcher.
+/// A case of select(): handler(entry<T>) with the next change. select() throws the error that has ended the watcher.
 template <class T, class Handler>
 auto on_change(const watcher<T>& w, Handler&& handler, std::source_location where) {
     auto run = [s = w.state_, handle = std::forward<Handler>(handler)](std::optional<message> m) mutable {
@@ -143,23 +143,23 @@ public:
     bucket(std::shared_ptr<detail::connection> c, const std::string& name, const bucket_options& o, const context& ctx)
         : raw_(std::move(c), name, o, ctx) {}
 
-    /// nullopt if there is none, or it was erased. Any replica may answer, so a value that was just put elsewhere may
-    /// not be seen yet. Throws errc::undecodable where it is not a T.
+    /// nullopt if the key does not exist, or was erased. Any replica may answer, so a value that was just put elsewhere
+    /// may not be visible yet. Throws errc::undecodable if the value is not a T.
     std::optional<entry<T>> get(const std::string& key, const context& ctx = {}) const {
         detail::raw_entry raw = raw_.get(key, ctx);
         if (!raw.message || raw.erased) return std::nullopt;
         return entry<T>{key, detail::decoded<T>("get", key, raw.message.data()), raw.revision};
     }
-    /// Returns the revision, when a majority has it.
+    /// Returns the revision, once a majority of the replicas has stored it.
     std::uint64_t put(const std::string& key, const T& value, const context& ctx = {}) const {
         return raw_.write(key, codec<T>::encode(value), std::nullopt, nullptr, ctx);
     }
-    /// put() for a key that is not there. Throws errc::wrong_revision if it is.
+    /// put() for a key that does not exist. Throws errc::wrong_revision if it exists.
     std::uint64_t create(const std::string& key, const T& value, const context& ctx = {}) const {
         const detail::raw_entry raw = raw_.get(key, ctx);
         return raw_.write(key, codec<T>::encode(value), raw.erased ? raw.revision : 0, nullptr, ctx);
     }
-    /// put() if its revision is still this one; else errc::wrong_revision.
+    /// put() if the key's revision is still `revision`; otherwise throws errc::wrong_revision.
     std::uint64_t update(
         const std::string& key, const T& value, std::uint64_t revision, const context& ctx = {}) const {
         return raw_.write(key, codec<T>::encode(value), revision, nullptr, ctx);

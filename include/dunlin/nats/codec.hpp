@@ -1,4 +1,4 @@
-// nats/codec.hpp - how values become bytes. Strings and bytes are sent as they are; for others a program specialises
+// nats/codec.hpp - how values become bytes. Strings and bytes are sent unchanged; for other types a program specialises
 // codec<T>.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace dunlin::inline v0_1::nats {
 
-/// To be specialised for a type T of one's own, with two static functions:
+/// A program specialises this for its own type T, with two static functions:
 ///   static std::string encode(const T& value);           may throw: nothing is sent then
 ///   static T decode(std::string_view bytes);              throws an std::exception if they are not a T's
 template <class T>

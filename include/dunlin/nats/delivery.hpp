@@ -1,4 +1,4 @@
-// nats/delivery.hpp - a job that was taken from a queue, and must end somehow.
+// nats/delivery.hpp - a job that was taken from a queue, and must be ended.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -19,13 +19,13 @@ struct held;
 class puller;
 }  // namespace detail
 
-/// What a delivery is, without its value. Move-only; it ends by done(), retry() or reject(). One that is destroyed
-/// without any is handed back at once, and another process gets it.
+/// A delivery without its value. Move-only; done(), retry() or reject() ends it. One that is destroyed without any of
+/// these is handed back at once, and another process gets it.
 ///
-/// At least once: a job may come again though it was done, when the confirmation did not arrive in time, or the process
+/// At least once: a job may come again although it was done, if the confirmation did not arrive in time, or the process
 /// died between the effect and done().
-/// Deadline  While it lives its deadline at the server is prolonged. When that could not be done in time (no
-///           connection, a process that stood still), it is lost: the server gives the job to another one.
+/// Deadline  While it lives, its deadline at the server is extended. If that is not possible in time (no connection, a
+///           process that stood still), it is lost: the server gives the job to another consumer.
 /// Threads   One at a time; lost() and context() from anywhere.
 class DUNLIN_API delivery_base {
 public:
@@ -34,29 +34,30 @@ public:
     delivery_base& operator=(delivery_base&& other) noexcept;
     ~delivery_base();
 
-    /// The job is done: when it returns the server has confirmed it, and will not deliver it again.
-    /// Throws    errc::not_confirmed, connection_lost, closed: it may come again. context_cancelled. It may be called
-    ///           again then.
+    /// The job is done: when this returns, the server has confirmed that, and will not deliver the job again.
+    /// Throws    errc::not_confirmed, connection_lost, closed: the job may come again. context_cancelled. After an
+    ///           error done() may be called again.
     void done(const dunlin::context& ctx = {});
-    /// Not now: to be delivered again after `delay`. Does not wait for an answer.
+    /// Not now: the job will be delivered again after `delay`. Does not wait for an answer.
     void retry(std::chrono::nanoseconds delay = std::chrono::nanoseconds(0));
-    /// Never: to the dead letters, with this reason. When it returns, it is there and no longer in the queue.
+    /// Never: puts the job among the dead letters, with this reason. When this returns, the job is there and no longer
+    /// in the queue.
     void reject(const std::string& reason, const dunlin::context& ctx = {});
 
-    /// Another one has it now, or will: the deadline has passed here without being prolonged.
+    /// Another consumer has the job now, or will get it: the deadline has passed without being extended.
     bool lost() const noexcept;
-    /// Done when it is lost (cause: errc::not_confirmed) and when it has ended; derived from that of consume_options.
-    /// Has the sender's trace_id.
+    /// A context that is done when the delivery is lost (cause: errc::not_confirmed) or has ended; derived from the one
+    /// in consume_options. It has the sender's trace_id.
     dunlin::context context() const;
-    /// It has not ended yet.
+    /// True until the delivery has ended.
     explicit operator bool() const noexcept { return static_cast<bool>(held_); }
 
-    /// Which delivery of this job it is; 1 is the first. The server's count, which leaves out those for which it found
-    /// no receiver.
+    /// The number of this delivery of the job; 1 is the first. The server counts, and leaves out deliveries for which
+    /// it found no receiver.
     std::uint64_t deliveries() const noexcept;
     /// The job's number in its stream, the same for all its deliveries.
     std::uint64_t sequence() const noexcept;
-    /// As it came.
+    /// The message as it came.
     const nats::message& message() const noexcept;
 
 protected:

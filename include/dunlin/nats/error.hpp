@@ -1,4 +1,4 @@
-// nats/error.hpp - what can go wrong between machines, with the subject and the server's own words.
+// nats/error.hpp - the errors between machines, with the subject and the server's own words.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -11,25 +11,25 @@ namespace dunlin::inline v0_1::nats {
 
 /// A std::error_code enum, in the category "dunlin.nats".
 enum class errc {
-    no_server = 1,      ///< no address of those given leads to a server
-    credentials,        ///< the server refuses them, now or after a while: the connection is closed for good
+    no_server = 1,      ///< none of the given addresses leads to a server
+    credentials,        ///< the server refuses the credentials, now or after a while: the connection is closed for good
     not_permitted,      ///< the credentials do not permit this subject
-    tls,                ///< TLS does not come about, or the certificate does not verify
+    tls,                ///< TLS cannot be set up, or the certificate does not verify
     no_jetstream,       ///< the server, or the account, has no JetStream
     stream_missing,     ///< the stream or its consumer is not there, or has been deleted meanwhile
-    other_settings,     ///< it is there, with other settings than asked
-    too_few_servers,    ///< fewer servers than replicas asked
-    payload_too_large,  ///< larger than the server, or the stream, takes
-    no_majority,        ///< the servers that are there cannot decide: too few of a stream's replicas answer
+    other_settings,     ///< it exists with settings other than those asked for
+    too_few_servers,    ///< fewer servers than the replicas asked for
+    payload_too_large,  ///< larger than the server, or the stream, accepts
+    no_majority,        ///< the available servers cannot decide: too few of a stream's replicas answer
     limits_reached,     ///< the stream is full, or the account has used up what it may
     connection_lost,    ///< no connection for longer than connect_options::patience
-    not_confirmed,      ///< no answer in time: it may have been done or not
+    not_confirmed,      ///< no answer in time: the request may have been carried out or not
     no_responders,      ///< no server for this subject
-    undecodable,        ///< the bytes are not what the codec reads
+    undecodable,        ///< the codec cannot read the bytes
     slow_consumer,      ///< the reader was too slow, and the subscription's policy is to fail
     wrong_revision,     ///< the key has changed meanwhile
-    busy,               ///< the server has as many requests as it takes
-    handler_failed,     ///< the server's handler has thrown; its words are the exception's
+    busy,               ///< the server has as many requests as it accepts
+    handler_failed,     ///< the server's handler has thrown; the words are the exception's
     closed,             ///< the cluster, or what belongs to it, was closed here
     refused,            ///< anything else that the server refuses; its words say why
 };
@@ -38,8 +38,8 @@ enum class errc {
 DUNLIN_API const std::error_category& error_category() noexcept;
 inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), error_category()}; }
 
-/// Thrown by all calls of this library, but for context_cancelled where a context has ended the wait.
-/// what() is the call, the subject, the meaning of the code and the server's words.
+/// Thrown by all calls of this library, except that context_cancelled is thrown where a context has ended the wait.
+/// what() consists of the call, the subject, the meaning of the code and the server's words.
 class DUNLIN_API error : public std::system_error {
 public:
     error(errc e, const std::string& call, std::string subject, std::string words);

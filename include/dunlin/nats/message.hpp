@@ -1,4 +1,4 @@
-// nats/message.hpp - a message as it came, and headers for one that is to go.
+// nats/message.hpp - a message as it came, and the headers of a message to send.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -14,7 +14,7 @@ struct __natsMsg;  // libnats' natsMsg
 
 namespace dunlin::inline v0_1::nats {
 
-/// Names and values, in the order in which they are sent; a name may stand several times.
+/// Names and values, in the order in which they are sent; a name may occur several times.
 using headers = std::vector<std::pair<std::string, std::string>>;
 
 namespace detail {
@@ -23,16 +23,16 @@ struct DUNLIN_API message_deleter {
 };
 }  // namespace detail
 
-/// A message that has come. Movable; default-constructed, or moved from, it is empty: no subject, no data.
+/// A received message. Movable; default-constructed or moved from, it is empty: no subject, no data.
 /// Threads   One at a time: headers are read when they are first asked for.
-/// Cost      The bytes are where libnats has put them, and are not copied again.
+/// Cost      The bytes stay where libnats has put them, and are not copied again.
 class DUNLIN_API message {
 public:
     message() noexcept = default;
     explicit operator bool() const noexcept { return m_ != nullptr; }
 
     std::string_view subject() const noexcept;
-    /// Where an answer is wanted; empty if none is.
+    /// The subject for the answer; empty if none is wanted.
     std::string_view reply() const noexcept;
     std::string_view data() const noexcept;
     /// The first value of this name (case matters).
@@ -40,7 +40,7 @@ public:
     /// All of them.
     nats::headers all_headers() const;
 
-    /// Takes what libnats has made.
+    /// Takes over a message that libnats has made.
     explicit message(__natsMsg* m) noexcept : m_(m) {}
     __natsMsg* native_handle() const noexcept { return m_.get(); }
 

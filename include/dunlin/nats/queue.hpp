@@ -22,18 +22,18 @@
 
 namespace dunlin::inline v0_1::nats {
 
-/// Of a queue's stream and consumer. All processes that use the queue ask for the same.
+/// The settings of a queue's stream and consumer. All processes that use the queue must ask for the same settings.
 struct queue_options {
     int replicas = 1;                                  ///< servers that keep each job; 1, 3 or 5
-    /// a job whose holder is not heard of for so long is given to another one
+    /// a job whose holder has been silent for this time is given to another one
     std::chrono::milliseconds ack_wait{30'000};
-    /// one that comes more often goes to the dead letters; 0: no limit
+    /// a job that is delivered more often goes to the dead letters; 0: no limit
     int max_deliveries = 5;
-    /// in the stream; a send to a full one throws errc::limits_reached
+    /// limits of the stream; a send to a full stream throws errc::limits_reached
     std::int64_t max_messages = -1, max_bytes = -1;
-    std::chrono::milliseconds remember{120'000};       ///< how long ids of once_by() are known
+    std::chrono::milliseconds remember{120'000};       ///< how long the ids of once_by() are remembered
     bool in_memory = false;                            ///< not on disk
-    std::size_t window = 1024;                         ///< of send_async(): so many may be unconfirmed
+    std::size_t window = 1024;                         ///< of send_async(): how many jobs may be unconfirmed
 };
 
 /// The id of a job: the same id sent twice within queue_options::remember is stored once.
@@ -42,35 +42,36 @@ struct once_by {
     std::string id;
 };
 
-/// What send_async() could not have confirmed.
+/// A job of send_async() that was not confirmed.
 struct unconfirmed {
-    std::string id;         ///< the one of once_by(), or the one that was made for it
+    std::string id;         ///< the id of once_by(), or a generated one
     std::error_code code;
     std::string words;      ///< the server's
     std::string data;       ///< the bytes
 };
 
 struct consume_options {
-    std::size_t in_flight = 64;   ///< jobs that this consumer has at most: fetched ahead, and with their holders
+    std::size_t in_flight = 64;   ///< the most jobs that this consumer has: fetched ahead, or with their holders
     dunlin::context ctx = {};     ///< when it is done there are no more deliveries
 };
 
 /// How many jobs a queue has now.
 struct queue_size {
-    std::uint64_t messages;  ///< sent, and not done
-    std::uint64_t waiting;   ///< of these, never delivered yet
-    std::uint64_t in_flight; ///< of these, with a holder
+    std::uint64_t messages;  ///< sent and not done
+    std::uint64_t waiting;   ///< of these: never delivered yet
+    std::uint64_t in_flight; ///< of these: with a holder
 };
 
 /// A job that no consumer could do, as it lies among the dead letters.
 struct dead_letter {
     std::string data;             ///< the job's bytes
-    std::string reason;           ///< of reject(), or why it does not decode, or how often it was delivered in vain
+    /// the reason of reject(), or why it does not decode, or how often it was delivered in vain
+    std::string reason;
     std::string by;               ///< connect_options::name of the process that put it there
-    std::uint64_t deliveries;     ///< so many times it had been delivered
+    std::uint64_t deliveries;     ///< how many times it had been delivered
     std::uint64_t sequence;       ///< its number in the queue's stream
     std::string stored;           ///< when the queue got it: nanoseconds since 1970
-    /// "deliveries by reason", oldest first, of the times it had been a dead letter before it was sent again
+    /// "deliveries by reason" for each earlier time as a dead letter that was sent again, oldest first
     std::vector<std::string> history;
     headers original;             ///< the headers it was sent with
 };
@@ -97,16 +98,16 @@ private:
     std::shared_ptr<queue_state> state_;
 };
 
-// What a consumer does, without the type of its jobs. A `demand` stands for a receiver that waits: nothing is fetched
-// without one.
+// The work of a consumer, without the type of its jobs. A `demand` represents a receiver that waits: without one
+// nothing is fetched.
 struct DUNLIN_API consuming {
     static const chan<std::shared_ptr<held>>& ready(const puller& p) noexcept;
     static void want(puller& p, int receivers) noexcept;
-    // Throws what has ended it; returns if that was stop(), or its context.
+    // Throws the error that has ended the consumer; returns if stop() or its context has ended it.
     static void check(puller& p);
     static void stop(puller& p) noexcept;
     static const context& ctx(const puller& p) noexcept;
-    // The delivery as it is handed out; empty if it was delivered too often, and is a dead letter now.
+    // The delivery to hand out; empty if the job is lost, or was delivered too often and is a dead letter now.
     static std::optional<delivery_base> take(puller& p, std::shared_ptr<held> h);
     static void undecodable(puller& p, delivery_base d, const char* what);
 };
@@ -132,11 +133,12 @@ template <class T, class Handler>
 [[nodiscard]] auto on_delivery(
     consumer<T>& c, Handler&& handler, std::source_location where = std::source_location::current());
 
-/// Takes jobs from a queue: a range of deliveries, and a case of select (on_delivery). Move-only; when it ends, what
-/// was fetched and not handed out yet is handed back.
+/// Takes jobs from a queue: a range of deliveries, and a case of select (on_delivery). Move-only; at its end it hands
+/// back the jobs that were fetched but not handed out.
 ///
-/// Flow      Nothing is fetched while no recv() waits in it, and never more than in_flight less what is held.
-/// Errors    recv() throws what has ended it: errc::stream_missing, credentials, ... Connections that come back do not.
+/// Flow      Nothing is fetched unless a recv() waits, and never more than in_flight minus the jobs that are held.
+/// Errors    recv() throws the error that has ended the consumer: errc::stream_missing, credentials, ... The loss of a
+///           connection that comes back does not end it.
 template <class T>
 class consumer {
 public:
@@ -147,8 +149,8 @@ public:
         if (puller_) stop();
     }
 
-    /// The next one. nullopt after stop(), and when its context is done. A job that does not decode is a dead letter,
-    /// and not seen here.
+    /// The next delivery. nullopt after stop(), and when the consumer's context is done. A job that does not decode
+    /// becomes a dead letter, and is not returned.
     std::optional<delivery<T>> recv() {
         for (;;) {
             detail::demand waiting(puller_);
@@ -165,7 +167,7 @@ public:
             if (auto d = decoded(std::move(h))) return d;
         }
     }
-    /// The same for `limit` at most; nullopt then, too.
+    /// The same, but waits for `limit` at most, and then returns nullopt.
     template <class Rep, class Period>
     std::optional<delivery<T>> recv_for(const std::chrono::duration<Rep, Period>& limit) {
         const auto until = clock::now() + limit;
@@ -180,8 +182,8 @@ public:
         }
     }
 
-    /// No more fetches; what was fetched and not handed out is handed back, waiting receivers get nullopt. Deliveries
-    /// that are held stay so.
+    /// Fetches no more. Jobs that were fetched but not handed out are handed back; waiting receivers get nullopt.
+    /// Holders keep their deliveries.
     void stop() noexcept { detail::consuming::stop(*puller_); }
 
     class iterator {
@@ -241,30 +243,30 @@ public:
     queue(std::shared_ptr<detail::connection> c, const std::string& name, const queue_options& o, const context& ctx)
         : raw_(std::move(c), name, o, ctx) {}
 
-    /// Returns when the stream has it: on the disks of a majority of its replicas. Sent again, under the same id, until
-    /// that is confirmed or `ctx` is done (without a deadline: connect_options::confirm).
-    /// Throws    errc::not_confirmed (it may be there or not), limits_reached, payload_too_large, ...;
+    /// Returns when the stream has the job: on the disks of a majority of its replicas. The job is sent again, under
+    /// the same id, until that is confirmed or `ctx` is done (without a deadline: for connect_options::confirm).
+    /// Throws    errc::not_confirmed (the stream may have the job or not), limits_reached, payload_too_large, ...;
     ///           context_cancelled.
     void send(const T& job, const context& ctx = {}) const { send(job, once_by({}), ctx); }
-    /// With headers, which delivery::message() has; names that begin with "Dunlin-" or "Nats-" have meanings there.
+    /// With headers, which delivery::message() shows; names that begin with "Dunlin-" or "Nats-" are reserved.
     void send(const T& job, const once_by& id, const context& ctx = {}, const headers& h = {}) const {
         raw_.send(codec<T>::encode(job), id.id, h, ctx);
     }
 
-    /// Sends without waiting for the answer, but for room in the window. What becomes of it flush() tells.
+    /// Sends without waiting for the answer; waits only for room in the window. flush() reports the outcome.
     void send_async(
         const T& job, const once_by& id = once_by({}), const context& ctx = {}, const headers& h = {}) const {
         raw_.send_async(codec<T>::encode(job), id.id, h, ctx);
     }
-    /// Waits until all that was sent by send_async() is confirmed or has failed. Returns what has failed; and when
-    /// `ctx` is done, what is still unconfirmed too, which is then given up.
+    /// Waits until every job of send_async() is confirmed or has failed. Returns the failed jobs; when `ctx` is done,
+    /// also those that are still unconfirmed, which are then given up.
     [[nodiscard]] std::vector<unconfirmed> flush(const context& ctx = {}) const { return raw_.flush(ctx); }
 
     [[nodiscard]] consumer<T> consume(const consume_options& o = {}) const { return consumer<T>(raw_.consume(o)); }
 
-    /// Jobs that were rejected, came too often or did not decode: a queue itself, of dead_letter.
+    /// The jobs that were rejected, delivered too often or did not decode: itself a queue, of dead_letter.
     queue<dead_letter> dead(const context& ctx = {}) const { return queue<dead_letter>(raw_.dead(ctx)); }
-    /// Sends a dead letter's job again; what has happened to it travels along.
+    /// Sends a dead letter's job again; its history is sent along.
     void send_again(const dead_letter& d, const context& ctx = {}) const;
 
     queue_size size(const context& ctx = {}) const { return raw_.size(ctx); }

@@ -1,4 +1,4 @@
-// nats/service.hpp - answers to requests: a goroutine for each, bounded.
+// nats/service.hpp - answers requests: each in a goroutine, with a bound on their number.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -16,13 +16,13 @@
 namespace dunlin::inline v0_1::nats {
 
 struct serve_options {
-    std::string group = "serve";   ///< of the servers in a group one gets each request
+    std::string group = "serve";   ///< one server of a group gets each request
     std::size_t at_once = 256;     ///< goroutines
-    std::size_t queued = 1024;     ///< requests that wait for one; those beyond are answered errc::busy
+    std::size_t queued = 1024;     ///< requests that wait for a goroutine; further ones are answered with errc::busy
 };
 
-/// The answer to a request. Its context is done at the caller's deadline, when the caller no longer waits, and when the
-/// server is closed; it has the caller's trace_id. What the handler throws is the caller's errc::handler_failed.
+/// Makes the answer to a request. `ctx` is done at the caller's deadline, when the caller no longer waits, and when the
+/// server is closed; it has the caller's trace_id. If the handler throws, the caller gets errc::handler_failed.
 using request_handler = std::function<std::string(const message& request, const context& ctx)>;
 
 namespace detail {
@@ -36,10 +36,10 @@ public:
     server& operator=(server&&) = delete;
     /// close() and wait().
     ~server();
-    /// No more requests; the contexts of those under way are cancelled.
+    /// Takes no more requests; cancels the contexts of those under way.
     void close() noexcept;
-    /// No more requests; waits for those under way, those that wait for a goroutine, and those that the server had sent
-    /// before it heard of this.
+    /// Takes no more requests; waits for those under way, those that wait for a goroutine, and those that the NATS
+    /// server had sent before it heard of this.
     void drain();
 
     explicit server(std::shared_ptr<detail::service> s) noexcept : service_(std::move(s)) {}
@@ -48,10 +48,10 @@ private:
     std::shared_ptr<detail::service> service_;
 };
 
-/// Answers requests for `subject`, from now on: the server it is connected to knows it when it returns; the others of a
-/// cluster soon after.
+/// Answers requests for `subject` from now on: when this returns, the connected NATS server knows of it; the other
+/// servers of the cluster learn it soon after.
 /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is done.
-///           `ctx` is only for this call: what is served goes on when it is done.
+///           `ctx` limits only this call: serving goes on when `ctx` is done.
 DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler,
     const serve_options& o = {}, const context& ctx = {});
 

@@ -1,5 +1,4 @@
-// nats/subscription.hpp - messages of a subject as they are published, with a stated policy for a reader that is too
-// slow.
+// nats/subscription.hpp - the messages of a subject as they are published, with a policy for readers that are too slow.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -22,14 +21,16 @@ namespace dunlin::inline v0_1::nats {
 
 /// What happens to a message that finds the buffer full.
 enum class when_slow {
-    wait,         ///< it waits behind it, in this process, up to overflow_bytes; then as fail. No other one is slowed
-    drop_oldest,  ///< the oldest is dropped, and counted
-    /// the subscription ends: what is in the buffer is read first, then recv() throws errc::slow_consumer
+    /// it waits behind the buffer, in this process, up to overflow_bytes; beyond that as fail. Slows no other
+    /// subscription
+    wait,
+    drop_oldest,  ///< the oldest message is dropped, and counted
+    /// the subscription ends: recv() first returns what is in the buffer, then throws errc::slow_consumer
     fail,
 };
 
 struct subscribe_options {
-    std::string group = {};                              ///< of the subscribers in one group, one gets each message
+    std::string group = {};                              ///< one subscriber of a group gets each message
     std::size_t buffer = 256;                            ///< messages
     nats::when_slow when_slow = when_slow::wait;
     std::size_t overflow_bytes = std::size_t{64} << 20;
@@ -41,8 +42,8 @@ struct inflow;
 
 struct DUNLIN_API inflow_access {
     static const chan<message>& ready(const inflow& f) noexcept;
-    static void taken(inflow& f) noexcept;      // one was received: those that wait behind move up
-    static void check(inflow& f);               // throws what has ended it
+    static void taken(inflow& f) noexcept;      // one was received: those that wait behind the buffer move up
+    static void check(inflow& f);               // throws the error that has ended it
 };
 
 }  // namespace detail
@@ -52,17 +53,17 @@ template <class Handler>
     const subscription& s, Handler&& handler, std::source_location where = std::source_location::current());
 
 /// Move-only; unsubscribes when it ends.
-/// Blocks    The goroutine only. Threads: all members but moves from anywhere, several readers too.
-/// Order     As they came from one publisher. Cost: no thread; 8 bytes for each place in the buffer.
+/// Blocks    The goroutine only. Threads: all members except moves from anywhere; there may be several readers.
+/// Order     The messages of one publisher keep their order. Cost: no thread; 8 bytes for each place in the buffer.
 class DUNLIN_API subscription {
 public:
     subscription(subscription&&) noexcept = default;
     subscription& operator=(subscription&&) = delete;
     ~subscription();
 
-    /// The next message; nullopt after close(). Throws what has ended it.
+    /// The next message; nullopt after close(). Throws the error that has ended the subscription.
     std::optional<message> recv(const context& ctx = {}) const;
-    /// The same for `d` at most; nullopt then, too.
+    /// The same, but waits for `d` at most, and then returns nullopt.
     template <class Rep, class Period>
     std::optional<message> recv_for(const std::chrono::duration<Rep, Period>& d) const {
         auto m = detail::inflow_access::ready(*flow_).recv_for(d);
@@ -73,9 +74,9 @@ public:
         if (m.status() == channel_status::closed) detail::inflow_access::check(*flow_);
         return std::nullopt;
     }
-    /// Ends it; what has come can be read still.
+    /// Ends the subscription; messages that have come can still be read.
     void close() noexcept;
-    /// Messages that were dropped by the policy.
+    /// The number of messages that were dropped because of the policy.
     std::uint64_t dropped() const noexcept;
 
     class iterator {
@@ -107,8 +108,8 @@ private:
     std::shared_ptr<detail::inflow> flow_;
 };
 
-/// A case of select(): a message of `s`. handler(std::optional<message>): nullopt after close(); select() throws what
-/// else has ended it.
+/// A case of select(): a message of `s`. handler(std::optional<message>): nullopt after close(); select() throws the
+/// error if one has ended the subscription.
 template <class Handler>
 auto on_message(const subscription& s, Handler&& handler, std::source_location where) {
     auto run = [f = s.flow_, handle = std::forward<Handler>(handler)](std::optional<message> m) mutable {
