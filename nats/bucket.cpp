@@ -1,9 +1,9 @@
-// bucket.cpp - keys and values in a stream KV_<name> with the subjects $KV.<name>.<key>, as NATS' own tools have them.
+// bucket.cpp - keys and values in a stream KV_<name> with the subjects $KV.<name>.<key>, the layout of NATS' own tools.
 //
 // Watch     An ephemeral push consumer without acknowledgement, which begins with the last value of each key. Its
 //           messages are numbered: when one is missing, or nothing (not even a heartbeat) has come for three
-//           heartbeats, another consumer is made that begins behind the last message that was seen. Messages of an
-//           older one are known by its name, and ignored.
+//           heartbeats, a new consumer is made that begins after the last message seen. Messages of an older consumer
+//           are recognised by its name, and ignored.
 #include <dunlin/nats/bucket.hpp>
 
 #include "connection.h"
@@ -80,7 +80,7 @@ raw_entry raw_bucket::get(const std::string& key, const context& ctx) const {
 std::uint64_t raw_bucket::write(const std::string& key, std::string_view data, std::optional<std::uint64_t> expected,
     const char* operation, const context& ctx) const {
     check_key(key, false);
-    headers h{{"Nats-Msg-Id", unique_name()}};  // sent again it is not written twice
+    headers h{{"Nats-Msg-Id", unique_name()}};  // if it is sent again, it is not written twice
     if (expected) h.emplace_back("Nats-Expected-Last-Subject-Sequence", std::to_string(*expected));
     if (operation != nullptr) h.emplace_back("KV-Operation", operation);
     return send_confirmed(*connection_, "put", "$KV." + name_ + "." + key, data, h, ctx);
@@ -148,7 +148,7 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
     void made(const failure& f) {
         locked(mutex, [&] { under_way = false; });
         if (f.is(errc::stream_missing) || f.is(errc::not_permitted)) flow->end(f);
-        // Anything else passes: tick() tries again.
+        // Any other failure is temporary: tick() tries again.
     }
 
     void arrived(message m) override {
@@ -156,7 +156,7 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
         const auto about = read_ack_subject(m.reply());
         locked(mutex, [&] {
             if (!about) {
-                heard_ns = now_ns();  // a heartbeat; of an older consumer at worst, which ends soon
+                heard_ns = now_ns();  // a heartbeat; at worst of an older consumer, which ends soon
                 return;
             }
             if (about->consumer != consumer) return;
@@ -189,7 +189,7 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
         try {
             static_cast<void>(link->publish("$JS.API.CONSUMER.DELETE.KV_" + bucket + "." + name, "", "", {}, true));
         } catch (...) {
-            // Its server ends it by itself.
+            // The server ends the consumer by itself.
         }
     }
 

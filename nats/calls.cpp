@@ -1,4 +1,4 @@
-// calls.cpp - questions and answers: connection.h has the protocol.
+// calls.cpp - questions and answers. The protocol is in connection.h.
 #include "connection.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void check_subject(const char* what, const std::string& subject) {
 
 namespace {
 
-// libnats writes them as they are; in values it makes blanks of line ends.
+// libnats writes names unchanged; in values it replaces line ends by blanks.
 void check_header(const std::string& subject, const std::string& name) {
     const bool good = !name.empty() &&
                       std::none_of(name.begin(), name.end(), [](char c) { return c == ':' || c <= ' ' || c == 0x7f; });
@@ -58,7 +58,7 @@ void connection::start(const std::shared_ptr<call>& c, const std::string& subjec
     const headers& h, std::int64_t limit_ns) {
     const std::uint64_t number = next_number_.fetch_add(1, std::memory_order_relaxed);
     const std::string reply = answers_to_ + base36(number);
-    c->subject = subject.empty() ? reply : subject;  // none: it is its own answer
+    c->subject = subject.empty() ? reply : subject;  // none: the message is its own answer
     c->request = make_message(c->subject, reply, data, h);
     c->deadline_ns = now_ns() + limit_ns;
     if (c->attempt_ns == 0) c->attempt_ns = 1'000 * millisecond;
@@ -74,7 +74,7 @@ void connection::start(const std::shared_ptr<call>& c, const std::string& subjec
     send(*c, true);
 }
 
-// What cannot be sent now is sent by tick() or came_back().
+// If it cannot be sent now, tick() or came_back() sends it.
 void connection::send(call& c, bool first) noexcept {
     if (!up()) return;
     if (!first && c.sent.load()) resent.fetch_add(1, std::memory_order_relaxed);
@@ -84,7 +84,7 @@ void connection::send(call& c, bool first) noexcept {
     const failure f = put(c.request.native_handle(), c.hurried, on);
     if (!f) return;
     locked(mutex_, [&] { c.last = f; });
-    // the next wire takes it; or close() finishes it, with why
+    // the next wire sends it, or close() finishes it with its reason
     if (f.is(errc::connection_lost)) return c.sent.store(false);
     if (const auto mine = out(c.number)) mine->finished({{}, f});
 }
@@ -105,7 +105,7 @@ void connection::abandon(call& c) noexcept {
 
 namespace {
 
-// The stream that answers what is sent to this subject; empty if that is none, or not known.
+// The stream that answers messages to this subject; empty if there is none, or if it is not known.
 std::string stream_of(std::string_view subject) {
     const auto token = [&](std::size_t from) {
         return std::string(subject.substr(from, std::min(subject.find('.', from), subject.size()) - from));
@@ -138,7 +138,7 @@ void connection::looked_for(const std::string& stream, const failure& f) {
     {
         std::lock_guard guard(mutex_);
         looked_for_.erase(stream);
-        if (!f.is(errc::stream_missing)) return;  // it has no leader yet, or no server can tell
+        if (!f.is(errc::stream_missing)) return;  // the stream has no leader yet, or no server can tell
         for (auto i = calls_.begin(); i != calls_.end();) {
             if (i->second->last.is(errc::no_responders) && stream_of(i->second->subject) == stream) {
                 calls.push_back(std::move(i->second));
@@ -160,7 +160,7 @@ void connection::answer(nats::message m) {
         const auto found = calls_.find(*number);
         if (found == calls_.end()) return;
         found->second->last = {errc::no_responders, ""};
-        if (found->second->jetstream) {  // no leader, or no stream: asked again soon
+        if (found->second->jetstream) {  // no leader, or no stream: the call is sent again soon
             found->second->sent_ns.store(now_ns() + 100 * millisecond - found->second->attempt_ns);
             const std::string stream = stream_of(found->second->subject);
             const bool first = !stream.empty() && looked_for_.insert(stream).second;
@@ -175,14 +175,15 @@ void connection::answer(nats::message m) {
     c->finished({std::move(m), {}});
 }
 
-// A server that has said nothing for `ping` is asked, which any answer ends; after three of them it is given up.
+// Asks a server that has been silent for `ping`; any data from it ends its silence. After three times `ping` it is
+// given up.
 void connection::is_it_alive(std::int64_t now) {
     const std::int64_t ping = std::max<std::int64_t>(options_.ping.count(), 1) * millisecond,
                        silent = now - loop_->heard_ns();
     if (!loop_->up() || silent < ping || now - asked_ns_ < ping) return;
     if (silent >= 3 * ping && asked_ns_ > loop_->heard_ns()) return loop_->give_up();
     asked_ns_ = now;
-    static_cast<void>(publish(inbox() + ".-", "", "", {}, false));  // comes back; no call has this number
+    static_cast<void>(publish(inbox() + ".-", "", "", {}, false));  // the message comes back; no call has this number
 }
 
 void connection::tick() {
@@ -195,7 +196,7 @@ void connection::tick() {
     {
         std::lock_guard guard(mutex_);
         if (!loop_->up() && down_since_ == 0) down_since_ = now;
-        // It may be up again, and came_back() on its way.
+        // The connection may be up again, with came_back() still to be called.
         gone = !loop_->up() && down_since_ != 0 && now - down_since_ > options_.patience.count() * millisecond;
         why = last_error_;
         for (auto i = calls_.begin(); i != calls_.end();) {
@@ -248,14 +249,14 @@ void connection::fail_permission(const std::string& words) {
 
 namespace {
 
-// One whose caller waits.
+// A call whose caller waits.
 struct waited_call final : call {
     void finished(message_and_failure&& f) noexcept override {
         outcome = std::move(f);
         done.try_send(std::monostate());
     }
     chan<std::monostate> done{1};
-    message_and_failure outcome;  // before done
+    message_and_failure outcome;  // written before `done`
 };
 
 }  // namespace
@@ -269,7 +270,8 @@ nats::message connection::ask(const char* what, const std::string& subject, std:
     c->hurried = true;
     const std::int64_t limit =
         limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0);
-    undisturbed([&] { start(c, subject, data, h, limit); });  // its parts, each of which is so, are cheaper inside
+    // its parts use undisturbed() too, which is cheaper inside
+    undisturbed([&] { start(c, subject, data, h, limit); });
     try {
         c->done.recv(ctx);
     } catch (const context_cancelled&) {
@@ -286,7 +288,7 @@ void connection::round_trip(const char* what, const context& ctx) {
     try {
         static_cast<void>(ask(what, "", "", {}, ctx, false, true));
     } catch (const error& e) {
-        if (e.code() != errc::not_permitted) throw;  // a refusal is an answer too
+        if (e.code() != errc::not_permitted) throw;  // a refusal is also an answer
     }
 }
 
@@ -296,7 +298,7 @@ std::string connection::api(const std::string& what, std::string_view json, cons
     for (;;) {
         const nats::message answer = ask("jetstream", subject, json, {}, ctx, true, true);
         failure f = failure_of_answer(answer.data());
-        // An election passes.
+        // An election is temporary.
         if (f.is(errc::no_majority) && now_ns() + 200 * millisecond < until) {
             sleep_for(std::chrono::milliseconds(200), ctx);
             continue;

@@ -1,4 +1,4 @@
-// connection.cpp - opening, closing, publishing, subscribing. The questions: calls.cpp; wires: reconnect.cpp.
+// connection.cpp - opening, closing, publishing, subscribing. Questions: calls.cpp; wires: reconnect.cpp.
 #include "connection.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::shared_ptr<connection> connection::open(
     c->dialling_.store(true);
     undisturbed([&] {
         c->loop_->start(c);
-        // if it is closed already tick() sees to the next one
+        // if the wire is closed already, tick() makes the next one
         c->show(std::make_shared<wire>(first.made, number, c->loop_));
     });
     c->dialling_.store(false);
@@ -89,7 +89,7 @@ void connection::close(const failure& why) {
     for (const auto& c : calls) c->finished({{}, why});
     for (const auto& m : members()) m->ended(why);
     if (const auto last = line()) {
-        // what was published before, and what ended() has handed back
+        // write what was published before, and what ended() has handed back
         undisturbed([&] { event_loop::hurry now(*loop_); });
         undisturbed([&] { natsConnection_Close(last->native()); });
     }
@@ -146,7 +146,7 @@ failure publish_on(const wire& w, natsMsg* m) {
 
 }  // namespace
 
-// connection_lost: there is no wire, or `on` is closed.
+// Fails with connection_lost if there is no wire, or `on` is closed.
 failure connection::put(natsMsg* m, bool hurried, std::shared_ptr<wire>& on) noexcept {
     return undisturbed([&]() -> failure {
         {
@@ -172,13 +172,13 @@ failure connection::publish(
     }
 }
 
-// In undisturbed(), on a wire that is not shown yet. False: it is closed.
+// In undisturbed(), on a wire that is not shown yet. False: the wire is closed.
 bool connection::put_kept(std::deque<nats::message>& kept, const wire& w) {
     while (!kept.empty() && !publish_on(w, kept.front().native_handle()).is(errc::connection_lost)) kept.pop_front();
     return kept.empty();
 }
 
-// False: there is another wire than the one seen.
+// False: the wire is no longer the one seen.
 bool connection::keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f) {
     constexpr std::size_t most = 8 << 20;
     const std::size_t size = size_kept(m);
@@ -216,7 +216,7 @@ std::shared_ptr<interest> connection::subscribe(
         event_loop::hurry now(*loop_);
         return i->subscribe(w->native(), w->number(), loop_);
     });
-    if (fault && !fault.is(errc::closed)) {  // a wire that is closed: the next one has it
+    if (fault && !fault.is(errc::closed)) {  // closed: the wire is closed, and the next one will have the interest
         forget(i);
         fault.raise("subscribe", subject);
     }
@@ -276,7 +276,7 @@ void cluster::erase_stream(const std::string& name, const context& ctx) const {
     connection_->api("STREAM.DELETE." + name, "", ctx);
 }
 void cluster::close() const {
-    const auto mine = connection_;  // what it ends may have been all that kept this handle
+    const auto mine = connection_;  // what it ends may have held the last owner of this handle
     mine->leave();
     mine->close({errc::closed, "cluster::close()"});
 }

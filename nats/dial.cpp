@@ -53,7 +53,7 @@ using options_pointer = std::unique_ptr<natsOptions, options_deleter>;
 
 void must(natsStatus s, const std::string& what) { failure_of(s).check("connect", what); }
 
-// Throws what libnats dislikes of them: a file that cannot be read, an address that is none.
+// Throws if libnats rejects an option: a file that cannot be read, an invalid address.
 options_pointer libnats_options(const std::vector<std::string>& urls, const connect_options& o) {
     natsOptions* raw = nullptr;
     failure_of(natsOptions_Create(&raw)).check("connect", "");
@@ -74,7 +74,7 @@ options_pointer libnats_options(const std::vector<std::string>& urls, const conn
     must(natsOptions_SetAllowReconnect(raw, false), "reconnect");
     must(natsOptions_SetPingInterval(raw, std::max<std::int64_t>(o.ping.count(), 1)), "ping");
     must(natsOptions_SetMaxPingsOut(raw, 2), "ping");
-    must(natsOptions_SetSendAsap(raw, true), "send");  // no flusher thread: loop.h writes
+    must(natsOptions_SetSendAsap(raw, true), "send");  // no flusher thread: our loop writes (loop.h)
     must(natsOptions_UseGlobalMessageDelivery(raw, true), "delivery");
     return made;
 }

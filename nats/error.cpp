@@ -1,4 +1,4 @@
-// error.cpp - the codes and their texts; libnats' and JetStream's errors as ours.
+// error.cpp - the codes and their texts; translates libnats' and JetStream's errors.
 #include <cstdlib>
 
 #include "failure.h"
@@ -56,12 +56,12 @@ std::string sentence(errc e, const std::string& call, const std::string& subject
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    // never destroyed: codes that are left at the end of the program refer to it
+    // never destroyed: codes that still exist at the end of the program refer to it
     static const category& c = *new category;
     return c;
 }
 
-// std::system_error puts the code's text at the end: what() is a text of its own, and says it once.
+// std::system_error would append the code's text, so what() returns a text of its own, which contains it once.
 error::error(errc e, const std::string& call, std::string subject, std::string words)
     : std::system_error(make_error_code(e)),
       subject_(std::move(subject)),

@@ -1,4 +1,4 @@
-// failure.h - what went wrong, before it is thrown.
+// failure.h - an error before it is thrown.
 #pragma once
 
 #include <string>
@@ -26,11 +26,11 @@ struct failure {
     }
 };
 
-// libnats' status with the words it has left on this thread.
+// libnats' status, with the message that it has left on this thread.
 failure failure_of(natsStatus s);
-// The `error` object of an answer of JetStream's; none if there is no such object.
+// The `error` object of a JetStream answer; none if there is no such object.
 failure failure_of_answer(std::string_view json);
-// By the number of JetStream's error.
+// The code for JetStream's error number.
 errc code_of(int number, std::string_view words) noexcept;
 
 }  // namespace dunlin::nats::detail

@@ -1,11 +1,11 @@
-// inflow.h - messages between libnats' thread and their readers.
+// inflow.h - messages on their way from libnats' thread to their readers.
 //
-// Data      ready      a channel, what readers wait for.
-//           behind     those that found it full, in order (policy `wait`): each reader that has taken one moves them
-//                      up.
-// Protocol  arrived() never waits. While anything is in `behind`, new ones go there, so the order stays. A reader that
-//           finds the channel empty finds `behind` empty too: what is put behind is put there under the lock while the
-//           channel is full, and moved up under it by the reader that makes room.
+// Data      ready      a channel; readers wait for it.
+//           behind     messages that found it full, in order (policy `wait`): each reader that has taken a message
+//                      moves them up.
+// Protocol  arrived() never waits. While `behind` has messages, new ones go there too, so the order is kept. If the
+//           channel is empty, so is `behind`: a message goes to `behind` under the lock while the channel is full, and
+//           the reader that makes room moves it up under the lock.
 #pragma once
 
 #include <deque>
@@ -36,7 +36,7 @@ struct inflow final : sink {
     mutable std::mutex mutex;
     std::deque<nats::message> behind;
     std::size_t bytes_behind = 0;
-    bool over = false;      // no more will come
+    bool over = false;      // no more messages will come
     bool closed = false;    // ready is closed
     failure why;
 };

@@ -44,7 +44,7 @@ failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std:
     const auto made = std::make_shared<subscription>(shared_from_this(), number, loop);
     std::shared_ptr<subscription> before;
     {
-        // Before it is made: libnats may drop it at once.
+        // Before libnats makes its subscription, which it may drop at once.
         std::lock_guard guard(mutex_);
         if (ended_ || (now_ && now_->at >= number)) return {};
         before = std::exchange(now_, made);
@@ -61,12 +61,13 @@ failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std:
         late = ended_;
     }
     if (!f) {
-        natsSubscription_SetPendingLimits(s, -1, -1);  // the sinks take all at once, and have limits of their own
+        // the sinks take each message at once, and have limits of their own
+        natsSubscription_SetPendingLimits(s, -1, -1);
         f = failure_of(natsSubscription_SetOnCompleteCB(s, drop, closure.get()));
     }
     if (f) {
         drop(new std::shared_ptr<subscription>(made));
-        // Closed before it had its drop(): a message may be with the sink this moment, so its closure stays for good.
+        // Closed before drop() was set: the sink may be taking a message at this moment, so the closure is never freed.
         if (s != nullptr) static_cast<void>(closure.release());
         return f;
     }

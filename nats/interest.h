@@ -1,15 +1,14 @@
-// interest.h - a subject that something here wants to hear of, through all the connections to servers that come and go.
+// interest.h - a subject to which this process listens, over all the connections to servers that come and go.
 //
-// Data      interest        subject, group, and the sink that takes what comes. In a table until it ends.
-//           subscription    libnats' own, on one natsConnection: an interest has one after the other.
-// Protocol  libnats calls drop() as its last word about a subscription: when it was ended, or its natsConnection
-//           closed. An interest that ends says so (`ended`) and looks for a subscription that libnats has not dropped
-//           yet; drop() takes the subscription away and looks for `ended`. Both under the interest's lock, so that one
-//           of them, and only one, finds that nothing more can arrive: then the sink is told (over()), outside
-//           undisturbed().
-// Lifetime  A subscription is referred to by its interest and by libnats (closure) until drop(), and by the caller that
-//           is ending it. The last of them gives it to event_loop::bury(): libnats looks it up without a reference of
-//           its own (loop.h, "Graves").
+// Data      interest        subject, group, and the sink that takes the messages. In a table until it ends.
+//           subscription    libnats' object, on one natsConnection: an interest has one after another.
+// Protocol  drop() is libnats' last call for a subscription, after it was ended or its natsConnection closed. An
+//           interest that ends sets ended_ and looks for a subscription that libnats has not dropped yet; drop()
+//           removes the subscription and looks at ended_. Both happen under the interest's lock, so exactly one of them
+//           finds that nothing more can arrive; that one tells the sink (over()), outside undisturbed().
+// Lifetime  Until drop(), the interest and libnats (closure) hold a reference to a subscription; so does a caller that
+//           is ending it. The last holder gives it to event_loop::bury(), because libnats looks it up without a
+//           reference of its own (loop.h, "Graves").
 #pragma once
 
 #include <cstdint>
@@ -28,12 +27,12 @@ class message;
 
 namespace dunlin::inline v0_1::nats::detail {
 
-// Takes what arrives. On libnats' delivery thread: may not wait.
+// Takes the messages that arrive. Called on libnats' delivery thread: may not wait.
 class sink {
 public:
     virtual ~sink() = default;
     virtual void arrived(nats::message m) = 0;
-    virtual void over() {}  // nothing more arrives
+    virtual void over() {}  // nothing more will arrive
 };
 
 class interest : public std::enable_shared_from_this<interest> {
@@ -41,17 +40,17 @@ public:
     interest(std::string subject, std::string group, std::shared_ptr<sink> to)
         : subject_(std::move(subject)), group_(std::move(group)), to_(std::move(to)) {}
 
-    // All of these in undisturbed(), and without a lock but for at().
+    // Call all of these in undisturbed(), and, except for at(), without a lock.
 
-    // On the wire `number`, unless it is at a later one already.
+    // Subscribes on the wire `number`, unless it is on a later one already.
     failure subscribe(natsConnection* nc, std::uint64_t number, const std::shared_ptr<event_loop>& loop);
-    // Nothing more is wanted. What has been sent already is dropped. True: nothing more can arrive, and the caller is
-    // to tell to(); else drop() does.
+    // Ends the interest. Messages that are on their way are dropped. True: nothing more can arrive, and the caller must
+    // tell to(); otherwise drop() does.
     [[nodiscard]] bool unsubscribe() noexcept;
-    // The same, but what the server has sent until it knows still arrives.
+    // The same, but what the server sends until it learns of this still arrives.
     [[nodiscard]] bool drain() noexcept;
     sink& to() const noexcept { return *to_; }
-    // The number of the wire that it is subscribed at; 0: none.
+    // The number of the wire on which it is subscribed; 0: none.
     std::uint64_t at() const noexcept;
 
 private:

@@ -13,8 +13,8 @@
 
 #include "connection.h"
 
-// From libnats 3.10 on an adapter says when it polls a socket no more, which libnats closes then, and from 3.11 on when
-// it is done with the connection. Before, libnats does both by itself, and has no such calls.
+// From libnats 3.10 on, an adapter reports that it no longer polls a socket, and libnats then closes it; from 3.11 on,
+// it also reports that it is done with the connection. Earlier versions do both by themselves, and have no such calls.
 extern "C" {
 __attribute__((weak)) void natsConnection_ProcessCloseEvent(natsSock* socket);
 __attribute__((weak)) void natsConnection_ProcessDetachedEvent(natsConnection* nc);
@@ -56,7 +56,7 @@ void event_loop::stop() noexcept {
 }
 
 void event_loop::wake() noexcept {
-    // Partner: run() says that it sleeps, then looks at what it would have to do.
+    // Partner: run() sets asleep_, then looks at what it would have to do.
     if (!asleep_.exchange(false, std::memory_order_seq_cst)) return;
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto n = ::write(wake_fd_, &one, sizeof one);
@@ -71,7 +71,7 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
         asleep_.store(true, std::memory_order_seq_cst);
         const int fd = fd_.load(std::memory_order_seq_cst);
         const bool writes = wants_write_.load(std::memory_order_seq_cst);
-        // what is not in a hurry: more of it may come
+        // nothing is in a hurry: wait for more to come
         const bool gathers = writes && !gathered && !urgent_.load(std::memory_order_seq_cst);
         gathered = gathers;
         pollfd both[2] = {
@@ -116,7 +116,7 @@ void event_loop::write_what_waits(natsConnection* nc) noexcept {
     if (wants_write_.load(std::memory_order_seq_cst)) natsConnection_ProcessWriteEvent(nc);
 }
 
-// By a sender. Inside, what is attached stays so.
+// Called by a sender. While it holds inside_, the attached connection stays attached.
 void event_loop::write_now() noexcept {
     urgent_.store(true, std::memory_order_seq_cst);
     if (!inside_.try_lock()) return;
@@ -131,7 +131,7 @@ void event_loop::bury(natsSubscription* s) noexcept {
     graves_.push_back(s);
 }
 
-// On the thread or when there is none any more.
+// Called on the thread, or when there is no thread any more.
 void event_loop::empty_graves() noexcept {
     std::vector<natsSubscription*> subscriptions;
     {
@@ -194,7 +194,7 @@ natsStatus event_loop::detach(void* self) {
         std::unique_lock guard(l->inside_, std::defer_lock);
         if (l->thread_.load() != self_id && l->writer_.load() != self_id) guard.lock();
         if (natsConnection_ProcessCloseEvent != nullptr) natsConnection_ProcessCloseEvent(&socket);
-        l->nc_.store(nullptr);  // free(), last
+        l->nc_.store(nullptr);  // makes free() true; the last step
     }
     if (natsConnection_ProcessDetachedEvent != nullptr) natsConnection_ProcessDetachedEvent(nc);
     return NATS_OK;
@@ -210,7 +210,7 @@ event_loop::hurry::~hurry() {
         }
     }
     hurried = nullptr;
-    // the socket takes no more for now, or only the thread may write
+    // the socket takes no more at present, or only the thread may write
     if (loop_.wants_write_.load(std::memory_order_seq_cst)) loop_.wake();
 }
 

@@ -1,37 +1,37 @@
-// loop.h - the thread that reads and writes a connection's socket, in place of libnats' two.
+// loop.h - the thread that reads and writes a connection's socket, instead of libnats' two threads.
 //
-// Problem   libnats' own flusher waits a millisecond before it writes, so that each answer takes one more; and a write
-//           for each message costs a system call.
-// Protocol  libnats calls attach() when a socket is connected, and read(), write() when it wants to hear of readiness
-//           or no longer, with its own lock held: they set a variable and wake the thread. The thread polls, and calls
-//           libnats' ProcessReadEvent and ProcessWriteEvent, which take that lock. Messages gather in libnats' buffer
-//           until the thread comes to write them all, which it does a tenth of a millisecond after the first, reading
-//           meanwhile; one that is in a hurry is written by its own sender (hurry()).
+// Problem   libnats' own flusher waits a millisecond before it writes, so each answer takes a millisecond longer; and
+//           writing each message by itself costs a system call.
+// Protocol  libnats calls attach() when a socket is connected, and read() and write() to start or stop watching its
+//           readiness. It holds its own lock then, so they only set a variable and wake the thread. The thread polls,
+//           and calls libnats' ProcessReadEvent and ProcessWriteEvent, which take that lock. Messages gather in
+//           libnats' buffer until the thread writes them all, a tenth of a millisecond after the first one; it reads
+//           meanwhile. A sender in a hurry writes its own message (hurry()).
 // Writes    Rule: ProcessWriteEvent is called only while there is something to write. libnats takes a write of no bytes
-//           for the end of the connection, and connects anew: what was on its way is lost then, a job until its
-//           ack_wait has passed, a request for good. So the look at wants_write_ and the call are one step, under
-//           inside_, for the thread and all senders; when it is found set there are bytes, because only that call
-//           takes them out. A connection that breaks in between takes the fd with it, and one that is made anew has its
-//           subscriptions in the buffer when libnats' lock is free. A sender that leaves something unwritten wakes the
-//           thread.
-// One       Rule: one thread at a time is in ProcessReadEvent or ProcessWriteEvent, as libnats expects of an event
-//           loop:
-//           a write that fails closes the socket from which the other one would go on reading. So both hold inside_; a
-//           sender only tries to take it, and when the thread has it says so (urgent_) and leaves the writing to it.
-//           Partner of urgent_: the thread looks at it after it has let inside_ go.
+//           for the end of the connection, and connects anew: messages on their way are then lost, a job until its
+//           ack_wait has passed, a request for good. So the thread and all senders check wants_write_ and make the call
+//           in one step, under inside_. If wants_write_ is set there are bytes, because only that call takes them out.
+//           A connection that breaks in between takes the fd with it; a new one has its subscriptions in the buffer
+//           when libnats' lock is free. A sender that leaves bytes unwritten wakes the thread.
+// One       Rule: only one thread at a time is in ProcessReadEvent or ProcessWriteEvent, as libnats expects of an event
+//           loop: a write that fails closes the socket from which the other thread would go on reading. So both calls
+//           need inside_. A sender sets urgent_, then only tries to take inside_; if the thread holds it, the writing
+//           is left to the thread. Partner of urgent_: the thread looks at it after it has released inside_.
 // Graves    Rule: a subscription is not freed while the thread may be delivering to it. libnats looks it up, and uses
-//           it without a reference of its own (mended after 3.4). So one that has ended is given to bury(), and freed
-//           by the thread under inside_, when no call can find it any more. A connection needs no such care:
+//           it without a reference of its own (fixed after 3.4). So bury() takes a subscription that has ended, and the
+//           thread frees it under inside_, when no call can find it any more. A connection needs no such care:
 //           ProcessReadEvent holds a reference to it, ProcessWriteEvent does not touch it after it is closed, and
 //           detach() waits for both.
-// TLS       OpenSSL's objects are not for two threads at once: there the thread is the only writer, and a hurry wakes
-//           it.
-// Silence   libnats' own pings go by the wall clock: one that is set back keeps them away. So the time of the last read
-//           is kept here, by a clock that does not jump; connection::tick() asks, and when nothing comes give_up()
-//           shuts the socket down, which libnats takes for its end. Rule: the fd is libnats' to close, and it takes it
-//           back (read(), detach()) before; both happen under socket_lock_, and no call into libnats does.
-//           detach() is the last call for a natsConnection, without libnats' lock: it waits until the thread is outside
-//           libnats, unless it is that thread. Rule: the next one is dialled when the one before is detached (free()).
+// TLS       Two threads may not use an OpenSSL object at once: with TLS the thread is the only writer, and a sender in
+//           a hurry wakes it.
+// Silence   libnats' own pings use the wall clock: if that is set back, they stop. So the time of the last read is kept
+//           here, from a clock that does not jump. connection::tick() asks the server, and when nothing comes give_up()
+//           shuts the socket down, which libnats takes for its end. Rule: only libnats closes the fd, and takes it back
+//           (read(), detach()) before. Taking back and shutting down happen under socket_lock_; no call into libnats
+//           does.
+//           detach() is the last call for a natsConnection, made without libnats' lock. It waits until the thread and
+//           all senders are outside libnats, unless it is called there itself. Rule: the next natsConnection is dialled
+//           only when the one before is detached (free()).
 #pragma once
 
 #include <cstdint>
@@ -61,15 +61,15 @@ public:
     bool free() const noexcept { return nc_.load() == nullptr; }
     bool up() const noexcept { return fd_.load(std::memory_order_acquire) >= 0; }
     void wake() noexcept;
-    // By now_ns(): when something was read last, or the socket was connected.
+    // When something was last read, or the socket was connected; a time of now_ns().
     std::int64_t heard_ns() const noexcept { return heard_ns_.load(std::memory_order_relaxed); }
-    // The server is silent: connect to another one. On the thread only.
+    // Called when the server is silent: ends its connection, so that another one is made. On the thread only.
     void give_up() noexcept;
 
-    // Takes an ended subscription's last reference.
+    // Takes the last reference to an ended subscription.
     void bury(natsSubscription* s) noexcept;
 
-    // While it lives, what this thread publishes does not wake the loop; at its end it is written here.
+    // While it lives, messages that this thread publishes do not wake the loop; its destructor writes them.
     class hurry {
     public:
         explicit hurry(event_loop& l) noexcept;
@@ -95,14 +95,14 @@ private:
 
     platform::atomic<int> fd_{-1};
     platform::atomic<std::int64_t> heard_ns_{0};
-    std::mutex socket_lock_;  // of fd_ becoming -1
-    int socket_ = -1;  // of the connection, also while it is not read
+    std::mutex socket_lock_;  // held while fd_ becomes -1, and around shutdown()
+    int socket_ = -1;  // the connection's, also while it is not read
     platform::atomic<bool> wants_write_{false}, asleep_{false}, stopped_{false};
     platform::atomic<natsConnection*> nc_{nullptr};
     platform::atomic<std::thread::id> thread_{};
     std::mutex inside_;   // held around ProcessReadEvent and ProcessWriteEvent
-    platform::atomic<std::thread::id> writer_{};  // the sender that has inside_
-    platform::atomic<bool> urgent_{false};        // what waits is to be written at once
+    platform::atomic<std::thread::id> writer_{};  // the sender that holds inside_
+    platform::atomic<bool> urgent_{false};        // what is in the buffer must be written at once
     std::mutex graves_lock_;
     std::vector<natsSubscription*> graves_;
     platform::atomic<bool> encrypted_{false};

@@ -1,4 +1,4 @@
-// message.cpp - messages over libnats'.
+// message.cpp - messages, on top of libnats'.
 #include <cstdlib>
 
 #include <nats/nats.h>

@@ -53,7 +53,7 @@ void puller::begin() {
     link_->join(shared_from_this());
 }
 
-// With an inbox of its own, from now on.
+// Makes a new inbox, which is used from now on, and drains the old one.
 std::string puller::listen() {
     const std::string inbox = link_->new_inbox();
     const auto to = std::make_shared<intake>(weak_from_this(), link_);
@@ -68,7 +68,7 @@ std::string puller::listen() {
     return inbox;
 }
 
-// What is under way arrives still.
+// Jobs that are on their way still arrive.
 void puller::end_pull() noexcept {
     std::shared_ptr<interest> mine;
     locked(mutex_, [&] {
@@ -165,7 +165,7 @@ void puller::status(int code, const std::string& words) {
     if (code != 100) pull();
 }
 
-// Is the consumer there?
+// Asks whether the consumer still exists.
 void puller::inspect() {
     const bool first = locked(mutex_, [&] { return !closed_ && !std::exchange(inspecting_, true); });
     if (!first) return;
@@ -180,7 +180,7 @@ void puller::inspected(const message_and_failure& f) noexcept {
     if (said.is(errc::stream_missing)) {
         const bool stream_is_there = said.words.find("consumer") != said.words.npos;
         if (!stream_is_there) return stop(said);
-        // Only the consumer: it is made again. Its jobs are in the stream.
+        // Only the consumer is missing: it is made again. Its jobs are in the stream.
         const auto c = std::make_shared<inspection>();
         c->owner = weak_from_this();
         c->jetstream = c->again = c->hurried = true;
@@ -218,7 +218,7 @@ void puller::stop(const failure& why) noexcept {
     }
 }
 
-// What is held goes back too, and its holders learn it.
+// Held jobs are handed back too, and their holders see that they are lost.
 void puller::ended(const failure& f) {
     stop(f);
     std::vector<std::shared_ptr<held>> all;
@@ -313,7 +313,8 @@ void puller::to_dead_letters(held& h, const std::string& reason, const context& 
     const bool made = locked(mutex_, [&] { return dead_made_; });
     if (!made) make_dead(*link_, queue_, settings_, ctx);
     locked(mutex_, [&] { dead_made_ = true; });
-    // Put there under an id of its own, then taken out here: a crash in between finds it there already.
+    // First the job is stored there under an id of its own, then it is removed here. After a crash in between it is not
+    // stored twice, because of that id.
     headers all;
     for (auto& [name, value] : h.job.all_headers()) {
         if (name == "Dunlin-History") all.emplace_back(name, value);
@@ -371,7 +372,7 @@ void consuming::check(puller& p) {
 
 std::optional<delivery_base> consuming::take(puller& p, std::shared_ptr<held> h) {
     const int most = p.settings().max_deliveries;
-    if (h->lost.load()) {  // it lay here for too long: the server gives it to another one
+    if (h->lost.load()) {  // it waited here for too long: the server gives it to another consumer
         p.settled(h);
         return std::nullopt;
     }

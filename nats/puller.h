@@ -1,23 +1,22 @@
 // puller.h - takes jobs from a queue's consumer.
 //
-// Data      taken_       jobs that have come and have not ended: in `ready_`, or with their holders.
-//           requested_   jobs that the pull under way may still bring; there is one pull at a time.
-//           waiting_     receivers that wait, and cases of select that exist.
-// Flow      A pull is sent when none is under way, a receiver waits, nothing is ready and taken_ < in_flight; it asks
-//           for in_flight - taken_, and no more than half of in_flight at once, so that the next one overlaps with the
-//           work. When no receiver has waited for 100 ms the pull is ended, by draining its inbox: else it would bring
-//           jobs for which another process may have a receiver. Its answers are statuses: 100 it is alive, 404, 408 and
-//           409 it is over, 503 no server for it.
-//           Rule: what has a reply subject of JetStream's is a job, and
-//           every job that arrives is taken or handed back, also when the pull was given up and when the puller is
-//           gone; only one that is lost is left alone, because a word about it would be heard as one about its next
-//           delivery. Without a heartbeat for 2.5 s the pull is taken for lost (its server is gone) and another one is
-//           sent. Jobs that then come twice over are handed back. stop() drains the subscription: its pull ends at the
-//           server, and what that had sent before comes still; cluster::close() waits for it, or it would be undone
-//           until ack_wait has passed.
-// Prolong   Each held job is prolonged (+WPI, with an answer) after a quarter of ack_wait, again and again. The time
-//           from which the server counts is that of sending the last one that was answered: once ack_wait has passed
-//           since then, the job is lost.
+// Data      taken_       jobs that have come and not ended yet: in `ready_`, or with their holders.
+//           requested_   the number of jobs that the pull under way may still bring; there is one pull at a time.
+//           waiting_     the number of receivers that wait, and of cases of select that exist.
+// Flow      A pull is sent when none is under way, a receiver waits, at most a quarter of in_flight is ready and taken_
+//           < in_flight. It asks for in_flight - taken_ jobs, but for no more than half of in_flight at once, so that
+//           the next pull overlaps with the work. When no receiver has waited for 100 ms, the pull is ended by draining
+//           its inbox: otherwise it would bring jobs for which another process may have a receiver. Its answers are
+//           statuses: 100 it is alive; 404, 408 and 409 it is over; 503 there is no server for it.
+//           Rule: a message with a reply subject of JetStream's is a job, and every job that arrives is taken or handed
+//           back, even if its pull was given up or the puller is gone. Only a lost job is left alone, because the
+//           server would apply a word about it to its next delivery. Without a heartbeat for 2.5 s the pull counts as
+//           lost (its server is gone) and another one is sent. Jobs beyond in_flight that then arrive are handed back.
+//           stop() drains the subscription: its pull ends at the server, and jobs that were sent before still arrive.
+//           cluster::close() waits for them: otherwise they would be left undone until ack_wait has passed.
+// Prolong   The deadline of each held job is prolonged (+WPI, with an answer) each time a quarter of ack_wait has
+//           passed. The server's time is counted from the moment when the last answered +WPI was sent: once ack_wait
+//           has passed since then, the job is lost.
 #pragma once
 
 #include <deque>
@@ -45,9 +44,9 @@ struct held {
     std::shared_ptr<puller> from;
     std::string reply;
     platform::atomic<bool> lost{false};
-    platform::atomic<bool> ambiguous{false};   // done() was begun: it may be done
-    platform::atomic<std::int64_t> prolonged_ns{0};  // sending of the last prolongation that was answered, or arrival
-    platform::atomic<std::int64_t> asked_ns{0};      // sending of the last one
+    platform::atomic<bool> ambiguous{false};   // done() was begun: the server may have it as done
+    platform::atomic<std::int64_t> prolonged_ns{0};  // when the last answered +WPI was sent, or the job arrived
+    platform::atomic<std::int64_t> asked_ns{0};      // when the last +WPI was sent
     std::optional<cancellable> ctx;             // under the puller's lock
 };
 
@@ -63,7 +62,7 @@ public:
         return locked(mutex_, [&] { return ended_; });
     }
     static delivery_base deliver(std::shared_ptr<held> h) noexcept { return delivery_base(std::move(h)); }
-    void settled(const std::shared_ptr<held>& h) noexcept;  // it has ended, one way or another
+    void settled(const std::shared_ptr<held>& h) noexcept;  // the delivery has ended, in whatever way
     void hand_back(held& h, std::chrono::nanoseconds delay) noexcept;
     context context_of(held& h);
     void to_dead_letters(held& h, const std::string& reason, const context& ctx);
@@ -100,8 +99,8 @@ private:
     const consume_options options_;
     const chan<std::shared_ptr<held>> ready_;
     mutable std::mutex mutex_;
-    std::shared_ptr<interest> subscription_;  // of the inbox; none: the next pull makes one
-    std::shared_ptr<intake> intake_;          // of the last one: what is said of pulls at others is of no interest
+    std::shared_ptr<interest> subscription_;  // to the inbox; none: the next pull makes one
+    std::shared_ptr<intake> intake_;          // of the present inbox; statuses at earlier ones are ignored
     std::string inbox_;
     std::unordered_set<std::shared_ptr<held>> taken_;
     std::size_t requested_ = 0;

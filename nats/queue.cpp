@@ -1,4 +1,4 @@
-// queue.cpp - streams and their consumers are made; jobs are sent.
+// queue.cpp - makes streams and their consumers; sends jobs.
 #include <algorithm>
 
 #include <dunlin/nats/queue.hpp>
@@ -13,7 +13,7 @@ namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 
-// The answer of a stream to what was sent to it.
+// The failure in a stream's answer to a message, if there is one.
 failure failure_of_confirmation(const message_and_failure& f) {
     return f.fault ? f.fault : failure_of_answer(f.answer.data());
 }
@@ -36,14 +36,14 @@ std::string json_of(const std::vector<setting>& all) {
     return json + "}";
 }
 
-// Makes it if it is not there; if it is, all that is asked must be so.
+// Makes the stream or consumer if it does not exist; if it exists, it must have all `wanted` settings.
 void make_or_compare(connection& c, const std::string& name, const std::string& info, const std::string& create,
     const std::string& body, const std::vector<setting>& wanted, const context& ctx) {
     failure f;
     std::string answer = c.api(info, "", ctx, &f);
     if (f.is(errc::stream_missing)) {
         answer = c.api(create, body, ctx, &f);
-        // Of a cluster whose servers are starting, some do not know each other yet.
+        // While a cluster starts, some of its servers do not know each other yet.
         while (f.is(errc::too_few_servers) && f.words.find("peers") != f.words.npos &&
                limit_of(ctx, 0) > 300 * millisecond) {
             sleep_for(std::chrono::milliseconds(200), ctx);
@@ -74,7 +74,7 @@ void make_stream(connection& c, const std::string& name, const queue_options& o,
     std::vector<setting> all = wanted;
     all.push_back({"name", json_quoted(name)});
     all.push_back({"subjects", "[" + json_quoted(name) + "]"});
-    all.push_back({"discard", "\"new\""});  // a full stream refuses; it never drops a job
+    all.push_back({"discard", "\"new\""});  // a full stream refuses jobs; it never drops one
     all.push_back({"max_consumers", "-1"});
     make_or_compare(c, name, "STREAM.INFO." + name, "STREAM.CREATE." + name, json_of(all), wanted, ctx);
 }
@@ -111,9 +111,9 @@ headers with_id(std::string id, const headers& h, const context& ctx) {
 
 }  // namespace
 
-// send_async(): a permit for each job that is not confirmed yet, which finished() gives back. Those that have failed
-// wait for flush(). A job's id is in its headers only, and what is outstanding is linked through the items themselves:
-// each block that one thread allocates and another one frees costs more than all else here.
+// Keeps the jobs of send_async(): each job that is not confirmed yet has a permit, which finished() gives back. Failed
+// jobs wait for flush(). A job's id is only in its headers, and the outstanding jobs are linked through the items
+// themselves: each block that one thread allocates and another one frees costs more than everything else here.
 class outbox : public std::enable_shared_from_this<outbox> {
 public:
     outbox(std::shared_ptr<connection> c, std::size_t window)
@@ -178,7 +178,7 @@ private:
 
     void finished(item& c, const failure& f) noexcept {
         give_back(locked(mutex_, [&]() -> std::ptrdiff_t {
-            if (!c.outstanding) return 0;  // flush() and an answer at the same time
+            if (!c.outstanding) return 0;  // flush() and an answer have both finished it
             if (f) {
                 failed_.push_back({c.request.header("Nats-Msg-Id").value_or(""),
                     make_error_code(static_cast<errc>(f.code)), f.words, std::string(c.request.data())});
@@ -187,8 +187,8 @@ private:
         }));
     }
 
-    // The permits to be given back: with those of others, so that a sender that waits for room is not woken for each;
-    // all of them when nothing is outstanding, which flush() waits for.
+    // Returns how many permits to give back. They are collected, so that a sender that waits for room is not woken for
+    // each one; all are given back when nothing is outstanding, because flush() waits for that.
     std::ptrdiff_t taken_out(item& c) noexcept {
         c.outstanding = false;
         (c.before != nullptr ? c.before->next : first_) = c.next;

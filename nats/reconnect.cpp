@@ -17,7 +17,7 @@ wire::~wire() {
 
 namespace {
 
-// f() on a thread of its own, which calls libnats. Throws std::system_error: there is none to be had.
+// Runs f(), which calls libnats, on a thread of its own. Throws std::system_error if no thread can be made.
 template <class F>
 void apart(const char* name, F f) {
     // Signals are for the program's own threads.
@@ -28,7 +28,7 @@ void apart(const char* name, F f) {
         std::thread([name, own = std::optional<F>(std::move(f))]() mutable {
             pthread_setname_np(pthread_self(), name);
             (*own)();
-            own.reset();  // it may be the last that calls libnats
+            own.reset();  // its destruction may be the last call into libnats
             nats_ReleaseThreadMemory();
         }).detach();
     } catch (...) {
@@ -40,7 +40,7 @@ void apart(const char* name, F f) {
 
 }  // namespace
 
-// From a dial to on_closed(), which frees it.
+// Lives from a dial to on_closed(), which frees it.
 struct connection::told {
     std::weak_ptr<connection> owner;
     std::uint64_t number;
@@ -55,7 +55,8 @@ attempt connection::dial_one(const std::vector<std::string>& urls, std::uint64_t
     return a;
 }
 
-// Until `ctx` is done: libnats' call cannot be ended, so a thread waits in it, and what it brings too late is closed.
+// Dials until `ctx` is done: libnats' call cannot be interrupted, so a thread waits in it; a connection that comes too
+// late is closed.
 attempt connection::dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx) {
     if (!ctx.done()) return undisturbed([&] { return dial_one(urls, number); });
     struct dialling {
@@ -94,7 +95,7 @@ attempt connection::dial_first(const std::vector<std::string>& urls, std::uint64
     return d->made;
 }
 
-// ---- what libnats tells, on a thread of its own ---------------------------------------------------------------------
+// ---- what libnats reports, on a thread of its own -------------------------------------------------------------------
 
 void connection::on_closed(natsConnection* nc, void* closure) {
     const std::unique_ptr<told> last(static_cast<told*>(closure));
@@ -161,7 +162,7 @@ void connection::closed_by_libnats(natsConnection* nc, std::uint64_t number) {
 
 // ---- the next wire --------------------------------------------------------------------------------------------------
 
-// In undisturbed(). False: it is closed already, or the connection is.
+// In undisturbed(). False: the wire is closed already, or the whole connection is.
 bool connection::show(const std::shared_ptr<wire>& w) {
     max_payload_.store(natsConnection_GetMaxPayload(w->native()), std::memory_order_relaxed);
     char url[512] = "";
@@ -189,7 +190,7 @@ bool connection::show(const std::shared_ptr<wire>& w) {
         }
         const bool all_sent = put_kept(kept, *w);
         std::lock_guard guard(line_lock_);
-        // Closed again: what is left waits for the next one.
+        // If the wire is closed again, the rest waits for the next one.
         kept_.insert(kept_.begin(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
         kept_bytes_ = 0;
         for (const nats::message& m : kept_) kept_bytes_ += size_kept(m);
@@ -215,12 +216,13 @@ void connection::reconnect() noexcept {
             self->dialling_.store(false);
         });
     } catch (const std::exception&) {
-        dialling_.store(false);  // no thread can be had: tick() tries again
+        dialling_.store(false);  // no thread can be made: tick() tries again
     }
 }
 
-// On a thread of its own, until there is a wire or the connection is closed. The server after the last one is tried
-// first. One that has refused the credentials twice is left out; when all have, it is closed for good.
+// Runs on a thread of its own until there is a wire or the connection is closed. The server after the last connected
+// one is tried first. A server that has refused the credentials twice is left out; when all have, the connection is
+// closed for good.
 void connection::redial() {
     std::minstd_rand random(static_cast<std::uint32_t>(now_ns()));
     std::unordered_map<std::string, int> refusals;
@@ -282,7 +284,7 @@ void connection::came_back() {
     for (const auto& m : members()) m->came_back();
 }
 
-// ---- what is to be seen of them -------------------------------------------------------------------------------------
+// ---- what callers can see of wires ----------------------------------------------------------------------------------
 
 std::string connection::server() const {
     char url[512] = "";

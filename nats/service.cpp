@@ -1,5 +1,5 @@
-// service.cpp - a goroutine for each request, bounded; a caller that no longer waits says so on
-// _DUNLIN.CANCEL.<subject>, with its reply subject.
+// service.cpp - a goroutine for each request, with a bound on their number; a caller that no longer waits sends its
+// reply subject to _DUNLIN.CANCEL.<subject>.
 #include <deque>
 #include <unordered_map>
 
@@ -99,7 +99,7 @@ struct service final : std::enable_shared_from_this<service> {
         if (ctx) ctx->cancel();
     }
 
-    // What the server has sent already is taken too.
+    // Requests that the NATS server has sent already are still taken.
     void refuse_more() {
         std::shared_ptr<interest> s;
         locked(mutex, [&] { s = std::exchange(requests, nullptr); });

@@ -1,10 +1,10 @@
-// undisturbed.h - where libnats is called and where this library's own locks are held.
+// undisturbed.h - the sections in which libnats is called and this library's own locks are held.
 //
 // Rule    A goroutine may be stopped anywhere in foreign code, for milliseconds when it is preempted and for ever when
-//         run() ends. libnats' threads, and ours, live on: if a goroutine stood still with a lock of libnats' or ours,
-//         they would stand still with it. So each call into libnats that takes a lock, and each of our critical
-//         sections, runs in undisturbed(): as on a plain thread, neither preempted nor frozen.
-// Inside  Nothing that parks, and no dunlin lock is held around it. No call into libnats while a lock of ours is held.
+//         run() ends. libnats' threads, and ours, live on: if a stopped goroutine held a lock of libnats' or ours, they
+//         would stop too. So each call into libnats that takes a lock, and each of our critical sections, runs in
+//         undisturbed(): as on a plain thread, neither preempted nor frozen.
+// Inside  Nothing may park, and no dunlin lock is held around it. No call into libnats while a lock of ours is held.
 #pragma once
 
 #include <mutex>

@@ -56,7 +56,7 @@ struct statistics {
     std::uint64_t reconnects;        ///< times that the connection was made again
     std::uint64_t resent;            ///< requests sent again because no answer had come
     std::uint64_t redelivered;       ///< deliveries that were not the first of their message
-    std::uint64_t lost;              ///< deliveries whose deadline could not be extended in time
+    std::uint64_t lost;              ///< deliveries whose deadline could not be prolonged in time
     std::uint64_t handed_back;       ///< deliveries that were destroyed without done(), retry() or reject()
     std::uint64_t rejected;          ///< jobs that were put among the dead letters
     std::uint64_t dropped;           ///< messages that subscriptions have dropped because of their policy

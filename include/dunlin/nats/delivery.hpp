@@ -24,7 +24,7 @@ class puller;
 ///
 /// At least once: a job may come again although it was done, if the confirmation did not arrive in time, or the process
 /// died between the effect and done().
-/// Deadline  While it lives, its deadline at the server is extended. If that is not possible in time (no connection, a
+/// Deadline  While it lives, its deadline at the server is prolonged. If that is not possible in time (no connection, a
 ///           process that stood still), it is lost: the server gives the job to another consumer.
 /// Threads   One at a time; lost() and context() from anywhere.
 class DUNLIN_API delivery_base {
@@ -44,7 +44,7 @@ public:
     /// in the queue.
     void reject(const std::string& reason, const dunlin::context& ctx = {});
 
-    /// Another consumer has the job now, or will get it: the deadline has passed without being extended.
+    /// Another consumer has the job now, or will get it: the deadline has passed without being prolonged.
     bool lost() const noexcept;
     /// A context that is done when the delivery is lost (cause: errc::not_confirmed) or has ended; derived from the one
     /// in consume_options. It has the sender's trace_id.
