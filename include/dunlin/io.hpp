@@ -134,7 +134,7 @@ namespace dunlin::inline v0_1::detail {
 
 using io_descriptor = netpoll::descriptor;
 
-// What limits a call's wait: nothing, or a context.
+// The limit of a call's wait: nothing, or a context.
 struct io_limit {
     wait_limit limit;
     bool set = false;
@@ -305,7 +305,7 @@ struct io_access {
 ///           deadlines from anywhere.
 /// Errors    Each call throws io_error, or context_cancelled; with a trailing std::error_code& it throws nothing but
 ///           std::bad_alloc, and returns what it had transferred before the error. SIGPIPE is never raised for sockets.
-/// Order     What was done before a write happens before what follows the read of those bytes.
+/// Order     Everything before a write happens before everything after the read of those bytes.
 /// Cost      The system call, and about 40 ns; a wait 150 ns more.
 class DUNLIN_API byte_stream : public io_handle {
 public:

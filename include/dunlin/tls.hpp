@@ -1,5 +1,5 @@
-// tls.hpp - TLS 1.2 and 1.3 over dunlin's streams, by OpenSSL 3. A library of its own (CMake: dunlin::tls, pkg-config:
-// dunlin-tls).
+// tls.hpp - TLS 1.2 and 1.3 over dunlin's streams, with OpenSSL 3. A library of its own (CMake: dunlin::tls,
+// pkg-config: dunlin-tls).
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -130,7 +130,7 @@ private:
 ///           deadline or a cancelled context) the connection is unusable in that direction: further calls fail with the
 ///           same error.
 ///           A connection that ends without close_notify is an error, not an end of file.
-/// Order     What was done before a write happens before what follows the read of those bytes.
+/// Order     Everything before a write happens before everything after the read of those bytes.
 ///           A call fails with errc::flood if the peer floods the connection with messages that bring no data.
 /// Cost      A handshake takes about 0.3 ms of CPU on either side. Buffers exist only while something is read or
 ///           written: 17 KB for a read, up to 100 KB for a write. A waiting connection has only OpenSSL's state.
@@ -353,7 +353,7 @@ public:
     net::address local_address() const { return network().local_address(); }
     net::address remote_address() const { return network().remote_address(); }
 
-    /// What the handshake has agreed on; empty before. "TLSv1.3", "TLS_AES_256_GCM_SHA384", "h2".
+    /// The results of the handshake; empty before. "TLSv1.3", "TLS_AES_256_GCM_SHA384", "h2".
     std::string protocol_version() const;
     std::string cipher() const;
     std::string alpn() const;
