@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -135,19 +137,20 @@ void check_cipher(const std::string& name) {
     if (!known) refuse("cipher", name);
 }
 
+// All or none: a text with a fault adds no certificate.
 void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
     const bio_ptr bio = reader_of(pem);
     ERR_clear_error();
-    int count = 0;
-    while (const x509_ptr ca = next_certificate(bio.get())) {
+    std::vector<x509_ptr> authorities;
+    while (x509_ptr ca = next_certificate(bio.get())) authorities.push_back(std::move(ca));
+    if (authorities.empty()) refuse("trusted certificate", where);
+    expect_end("trusted certificate", where);
+    for (const x509_ptr& ca : authorities) {
         // The second call is for servers: they send the names of these authorities to clients, which choose their
         // certificate by them.
         if (X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca.get()) != 1 || SSL_CTX_add_client_CA(c, ca.get()) != 1)
             refuse("trusted certificate", where);
-        ++count;
     }
-    if (count == 0) refuse("trusted certificate", where);
-    expect_end("trusted certificate", where);
 }
 
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* offered,
@@ -235,14 +238,14 @@ void config::replace_certificate_from_memory(std::string_view certificate_pem, s
 
 config& config::trust(const std::string& file) {
     const std::string pem = contents_of("trusted certificate", file);
-    data_->trusts_system = false;
     add_trusted(data_->context.get(), pem, file);
+    data_->trusts_system = false;
     return *this;
 }
 
 config& config::trust_from_memory(std::string_view pem) {
-    data_->trusts_system = false;
     add_trusted(data_->context.get(), pem, in_memory);
+    data_->trusts_system = false;
     return *this;
 }
 

@@ -56,8 +56,7 @@ enum class version { tls1_2,
 /// common name does not count.
 /// TLS 1.2 or later; no renegotiation, no compression; ciphers() has the suites.
 /// Throws    All members: io_error that names the file or certificate and the fault; std::invalid_argument for a name
-///           or a period that is not allowed; std::bad_alloc. Nothing is changed then, except by a trust() whose text
-///           has a fault: the system's authorities are no longer trusted, and those that stand before the fault are.
+///           or a period that is not allowed; std::bad_alloc. Nothing is changed then.
 /// Threads   One thread at a time sets it up, and not while connections are made with it. Only certificates may be
 ///           replaced at any time.
 /// Blocks    Files are read on the caller's thread (whose processor goes to others if that takes long).

@@ -312,6 +312,18 @@ TEST(TlsConfig, FilesAreReadAndTheirFaultsTold) {
     rmdir(folder);
 }
 
+TEST(TlsConfig, ATextWithAFaultAddsNoAuthority) {
+    tls::config c = tls::config::client();
+    const auto trusted = [&] {
+        return sk_X509_OBJECT_num(X509_STORE_get0_objects(SSL_CTX_get_cert_store(c.native_handle())));
+    };
+    const std::string damaged = the_authority().ca + "-----BEGIN CERTIFICATE-----\nno base64\n-----END CERTIFICATE-----\n";
+    EXPECT_NE(complaint([&] { c.trust_from_memory(damaged); }).find("tls trusted certificate in memory: "), std::string::npos);
+    EXPECT_EQ(trusted(), 0);
+    c.trust_from_memory(the_authority().ca);
+    EXPECT_EQ(trusted(), 1);
+}
+
 TEST(TlsConfig, CipherSuitesThatDoNotExistAreToldOf) {
     for (const char* name : {"ECDHE-RSA-AES128-GCM-SHA255", "TLS_AES_128_GCM_SHA255"}) {
         const std::string text = complaint([&] {
