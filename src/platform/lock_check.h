@@ -25,7 +25,7 @@ namespace dunlin::inline v0_1::platform {
 
 // Outermost first. What each guards stands at its declaration; docs/locks.md lists holders and waiters.
 enum class lock_rank : std::uint8_t {
-    start,        // api/run.h: the start of the runtime, the beginning and end of run()
+    start,        // api/run.h: the start of the runtime, the beginning of run()
     world,        // the scheduler: the thread that stops the world
     registry,     // signals, child processes, the watcher, the resolver, the netpoller's start; several
     object,       // contexts, timed calls, watches and broadcasts; several: a parent before its child
