@@ -1,4 +1,5 @@
-// async.hpp - runs a function as a goroutine, or when its result is first asked for, and gives a future of the result.
+// async.hpp - runs a function as a goroutine, or when its result is first asked for, and returns a future for the
+// result.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -23,7 +24,8 @@ using std::launch;
 
 namespace detail {
 
-// Holds no reference: the last future waits until the state is ready, which is the goroutine's last act.
+// The frame holds no reference to the state: the last future waits until the state is ready, and making it ready is the
+// goroutine's last act.
 template <class R, class Call>
 struct async_frame {
     future_state<R>* state;
@@ -76,22 +78,23 @@ private:
 
 }  // namespace detail
 
-/// Calls f(args...) and gives a future of what it returns or throws, with the interface of std::async.
+/// Calls f(args...) and returns a future for its result or exception, with the interface of std::async.
 ///
-/// launch::async      in a goroutine of its own, at once. Also with both policies: a goroutine costs little, so there
-///                    is no reason to wait.
-/// launch::deferred   in the first get() or wait() of the future, on its caller's stack; never if there is no such
-/// call.
+/// launch::async      in a goroutine of its own, at once. So also if both policies are given: a goroutine costs little,
+///                    so there is no reason to wait.
+/// launch::deferred   in the first get() or wait() of the future, on its caller's stack. Without such a call f never
+///                    runs.
 ///
-/// f, args   Decay-copied as by std::thread, and destroyed where f was called, before the future is ready. So are the
-///           goroutine_local values.
-/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as std's does: if the
-///           result is dropped, the call runs as if it were made here. go() starts a goroutine that is not waited for;
-///           spawn() is cheaper where the caller waits anyway.
+/// f, args   Decay-copied as by std::thread, and destroyed where f ran, before the future is ready. The goroutine_local
+///           values are destroyed before that, too.
+/// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as that of std::async
+///           does: a caller that drops the future waits for f, as if it had called f itself. go() starts a goroutine
+///           that is not waited for; spawn() is cheaper where the caller waits anyway.
 /// Order     Everything before the call happens before f; everything that f does happens before the return of the
 ///           waits.
-/// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither, a null
-///           function; what copying throws. The future's get() throws goroutine_exited if f calls exit_goroutine().
+/// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither of the two, or
+///           a null function; what copying throws. The future's get() throws goroutine_exited if f calls
+///           exit_goroutine().
 /// Call from Goroutines and plain threads.
 template <class F, class... Args>
     requires detail::goroutine_function<F, Args...>

@@ -27,10 +27,10 @@ public:
 
     struct arrival {
         std::uint32_t phase;
-        bool last;  // and so has to complete() it
+        bool last;  // the caller has to complete() the phase
     };
     arrival arrive(std::ptrdiff_t n);  // throws
-    arrival arrive_and_drop();         // throws, and nothing has changed then
+    arrival arrive_and_drop();         // throws; then nothing has changed
     void complete(std::uint32_t phase) noexcept;
     wait_outcome wait(std::uint32_t phase, const wait_limit* limit, const std::source_location& where);
 
@@ -42,8 +42,8 @@ private:
     [[noreturn]] static void throw_bad_count(std::ptrdiff_t expected);
     std::uint64_t take_arrivals(std::ptrdiff_t n) noexcept;
 
-    platform::atomic<std::uint64_t> word_;  // phase:32 | arrivals that are missing:32
-    std::uint32_t expected_;           // bucket's lock: in the next phase
+    platform::atomic<std::uint64_t> word_;  // phase:32 | missing arrivals:32
+    std::uint32_t expected_;           // bucket's lock: arrivals of the next phase
 };
 
 struct no_completion {
@@ -53,12 +53,12 @@ struct no_completion {
 }  // namespace detail
 
 /// A fixed number of goroutines or threads that wait for each other, phase after phase; with the interface of
-/// std::barrier. When the last one of a phase has arrived, it calls the completion function, and then all go on.
+/// std::barrier. The last one to arrive in a phase calls the completion function; then all go on.
 ///
-/// It may be destroyed as soon as all waits of the last phase have returned, even while an arrive() that ended the
-/// phase has not.
-/// Order     What happens before an arrival happens before the completion function, and that before the return of the
-///           phase's waits.
+/// It may be destroyed as soon as all waits of the last phase have returned, even if the arrive() that ended the phase
+/// has not returned yet.
+/// Order     What happens before an arrival happens before the completion function, and the completion function happens
+///           before the return of the phase's waits.
 template <class CompletionFunction = detail::no_completion>
 class barrier {
     static_assert(std::is_nothrow_invocable_v<CompletionFunction&>,
@@ -84,12 +84,12 @@ public:
         completion_(std::move(f)) {}
 
     /// Arrives n times, without waiting. Throws std::invalid_argument if n is not positive; std::logic_error if fewer
-    /// are expected.
+    /// than n arrivals are still expected.
     [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) {
         return arrival_token(complete_if_last(core_.arrive(n)));
     }
-    /// Waits until the phase of the token has ended; at once if it has. Blocks the goroutine; on a plain thread, that
-    /// thread.
+    /// Waits until the token's phase has ended; returns at once if it has. Blocks the goroutine; on a plain thread,
+    /// that thread.
     void wait(arrival_token&& token, std::source_location where = std::source_location::current()) const {
         core_.wait(token.phase_, nullptr, where);
     }
@@ -107,7 +107,7 @@ public:
         wait(arrive(), ctx, where);
     }
     /// Arrives, and takes no part in later phases. Throws std::logic_error if no more arrivals are expected in this
-    /// phase; the caller still takes part then.
+    /// phase; in that case the caller still takes part.
     void arrive_and_drop() { complete_if_last(core_.arrive_and_drop()); }
 
 private:

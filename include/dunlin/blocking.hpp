@@ -1,5 +1,5 @@
 // blocking.hpp - calls that are known to block, and code that must not be preempted. Neither is needed for progress: a
-// thread that sleeps in the kernel and a goroutine that computes lose their processor without either.
+// thread that sleeps in the kernel loses its processor anyway, and so does a goroutine that computes.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -19,7 +19,7 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// What calls of one place have been like: hand the processor on at once, or wait and see.
+// How calls from one place have behaved: whether to hand the processor on at once, or to wait and see.
 struct blocking_site {
     platform::atomic<unsigned char> score{0};
 };
@@ -38,8 +38,8 @@ private:
     unsigned char reason_before_ = 0;
 };
 
-// A function of its own, so that what f asks of its thread (the address of errno) is not shared with code before and
-// after.
+// A function of its own, so that what f learns about its thread (the address of errno) is not shared with the code
+// before and after the call.
 template <class F>
 [[gnu::noinline]] decltype(auto) call_apart(F&& f) {
     return std::invoke(std::forward<F>(f));
@@ -48,16 +48,18 @@ template <class F>
 }  // namespace detail
 
 /// Calls f() and returns what it returns, for an f that may block its thread: a read of a slow file, getaddrinfo(), a
-/// library that waits by itself.
+/// library that does its own waiting.
 ///
-/// Thread    f runs on this thread, on the goroutine's own stack: thread_local variables and locks are as without
+/// Thread    f runs on this thread, on the goroutine's own stack: thread_local variables and locks behave as without
 ///           blocking().
-/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once where calls of this
-///           place have lasted, else after some tens of microseconds. While no other goroutine waits it stays.
-/// After     The goroutine has a processor again: the old one, an idle one, or it waits for its turn in the global
-///           queue and may continue on another thread. errno is what f left, on whichever thread that is. Compilers
-///           keep errno's address over calls: read it in the function that made the call, that is, inside f (which is
-///           never inlined), and return it, or read it afterwards in a function that is not inlined.
+/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once if earlier calls from
+///           this place took long, else after some tens of microseconds. While no other goroutine waits, the processor
+///           stays.
+/// After     The goroutine has a processor again: its old one or an idle one. If there is none, it waits for its turn
+///           in the global queue and may continue on another thread. errno has the value that f left, whichever thread
+///           that is. Compilers keep errno's address across calls: read errno in the function that made the call, that
+///           is, inside f (which is never inlined), and return it; or read it afterwards in a function that is not
+///           inlined.
 /// Inside    f may use everything of this library; a goroutine that parks in f is an ordinary goroutine from then on.
 /// Throws    What f throws.
 /// Call from Goroutines and plain threads (there it only calls f).
@@ -68,7 +70,7 @@ template <class F>
 decltype(auto) blocking(F&& f) {
     static_assert(detail::fits_here<F>, DUNLIN_DOES_NOT_FIT_HERE);
     if constexpr (detail::fits_here<F>) {
-        // One for each type of F, that is, for each place where a lambda is written.
+        // One site for each type F, that is, for each place where a lambda is written.
         static constinit detail::blocking_site site;
         detail::blocking_scope scope(site);
         return detail::call_apart(std::forward<F>(f));
@@ -79,7 +81,7 @@ namespace detail {
 
 DUNLIN_API void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept;
 
-// The call and what came of it, on the goroutine's stack.
+// The call and its outcome, on the goroutine's stack.
 template <class F, class R>
 struct thread_stack_call {
     F& function;
@@ -105,21 +107,21 @@ struct thread_stack_call {
 
 }  // namespace detail
 
-/// Calls f() on the stack that this thread was made with, and returns what it returns: for libraries that ask for their
-/// thread's stack (pthread_getattr_np) and compare addresses with it, or scan it: a JVM, the Boehm collector, some
-/// interpreters. Most of them want the same thread each time: use them under lock_os_thread().
+/// Calls f() on the stack that this thread was created with, and returns what f returns. For libraries that ask for
+/// their thread's stack (pthread_getattr_np) and compare addresses with it, or scan it: a JVM, the Boehm collector,
+/// some interpreters. Most of them want the same thread each time: use them under lock_os_thread().
 ///
-/// Thread    f runs on this goroutine's thread, and inside f that is a plain thread: this_goroutine::id() is 0, what
-///           waits blocks the thread, go() starts goroutines as from any thread, and a nested on_thread_stack() just
-///           calls. Do not unlock in f what the goroutine has locked.
-/// Stack     As large as the system gives threads (RLIMIT_STACK, mostly 8 MiB); less where addresses are few
+/// Thread    f runs on this goroutine's thread, and inside f that is a plain thread: this_goroutine::id() is 0, a wait
+///           blocks the thread, go() starts goroutines as from any thread, and a nested on_thread_stack() just calls
+///           its function. Do not unlock in f what the goroutine has locked.
+/// Stack     As large as the system gives threads (RLIMIT_STACK, mostly 8 MiB); less where address space is scarce
 ///           (run_options::stack_size).
 /// Blocks    The thread, as f does; its processor goes to others as in blocking(). f is not preempted.
 /// After     As after blocking(). errno is what f left; exceptions that the goroutine is handling stay its own.
 /// Returns   What f returns: a value that can be moved, or a reference.
 /// Throws    What f throws.
 /// Call from Goroutines and plain threads (there it only calls f).
-/// Cost      Two switches more than blocking(): some tens of nanoseconds.
+/// Cost      Two more switches than blocking(): some tens of nanoseconds.
 template <class F>
     requires std::invocable<F>
 std::invoke_result_t<F> on_thread_stack(F&& f) {
@@ -146,7 +148,7 @@ std::invoke_result_t<F> on_thread_stack(F&& f) {
 /// computes, and no signal stops its thread. It still gives the processor up when it parks or yields, and still loses
 /// it when its thread sleeps in the kernel. For the rare code that must not be interrupted: a spin lock, a measurement.
 /// Other goroutines may starve meanwhile. If one is waiting when the scope ends, this goroutine yields. Scopes nest. On
-/// a plain thread: nothing.
+/// a plain thread it does nothing.
 /// Cost      About a nanosecond. Source: Go's acquirem.
 class no_preempt {
 public:

@@ -1,4 +1,4 @@
-// broadcast.hpp - values that each receiver gets.
+// broadcast.hpp - values that go to every receiver.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -17,13 +17,13 @@
 
 namespace dunlin::inline v0_1 {
 
-/// Thrown by a receive of a broadcast_receiver that was too slow: values that it had not received have been
-/// overwritten. The next receive goes on with the oldest that is left.
+/// Thrown by a receive if the broadcast_receiver was too slow: values that it had not received have been overwritten.
+/// The next receive goes on with the oldest value that is left.
 class DUNLIN_API broadcast_lagged : public std::runtime_error {
 public:
     explicit broadcast_lagged(std::uint64_t missed);
     ~broadcast_lagged() override;
-    /// How many it has missed.
+    /// How many values it has missed.
     std::uint64_t missed() const noexcept { return missed_; }
 
 private:
@@ -34,13 +34,14 @@ namespace detail {
 
 DUNLIN_API std::size_t checked_broadcast_capacity(std::ptrdiff_t capacity);  // throws std::invalid_argument
 
-// The place of a follower is the number of the value that it receives next.
+// A follower's place is the number of the value that it receives next.
 template <class T>
 class broadcast_state : public publisher {
 public:
     explicit broadcast_state(std::size_t capacity) : ring(capacity) {}
 
-    // 0: there is no receiver, -1: it is closed. What is overwritten is in `next` afterwards.
+    // Returns the number of receivers, or -1 if it is closed. If there are any, `next` afterwards holds the value that
+    // was overwritten.
     std::ptrdiff_t send(std::shared_ptr<const T>& next) noexcept {
         const locked guard(*this);
         if (closed) return -1;
@@ -86,10 +87,10 @@ struct broadcast_end {
 }  // namespace detail
 
 /// Receives each value that is sent after it was made. A receiver that falls behind by more than the ring holds is told
-/// by broadcast_lagged how many values it has missed, and goes on with the oldest that is left. A copy continues where
-/// the original stands.
+/// by broadcast_lagged how many values it has missed, and goes on with the oldest value that is left. A copy continues
+/// where the original stands.
 ///
-/// One thread or goroutine at a time may use a receiver; each wants one of its own.
+/// One thread or goroutine at a time may use a receiver; give each its own.
 /// Select    on_recv(receiver, handler); the handler takes std::optional<T>, T, or nothing. broadcast_lagged comes out
 ///           of select().
 template <class T>
@@ -105,7 +106,7 @@ public:
     }
     ~broadcast_receiver() = default;
 
-    /// Values that it has not received, including those that it has already missed.
+    /// How many values it has not received, including those that it has already missed.
     std::uint64_t len() const { return this->state().behind(this->cell()); }
 
 private:
@@ -114,13 +115,13 @@ private:
     explicit broadcast_receiver(std::shared_ptr<detail::broadcast_state<T>> s) : base(std::move(s)) {}
 };
 
-/// Values that each receiver gets, in the order in which they were sent. A counted handle: copies are the same. It is
-/// closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
+/// Sends values to all receivers; each gets them in the order in which they were sent. A counted handle: copies refer
+/// to the same object. It is closed when the last copy is destroyed, or by close(). From goroutines and plain threads,
+/// in any mix.
 ///
 /// Slow ones A send never waits: it overwrites the oldest value of a ring of `capacity`. A receiver that had not
-///           received it gets broadcast_lagged, with the number of those that it has missed, and then the rest. The
-///           others are not affected. (Where nothing may be missed, and the sender is to wait: a chan for each
-///           receiver.)
+/// received that value gets broadcast_lagged, with the number of values that it has missed, and then the rest. Other
+/// receivers are not affected. (Where nothing may be missed and the sender should wait, use a chan for each receiver.)
 /// T is copied for each receiver, outside any lock; a large T is better held by a std::shared_ptr. A value lives until
 /// it is overwritten, or all handles are gone.
 /// Order     What happens before a send happens before the return of the receives that get its value.
@@ -137,11 +138,11 @@ public:
         : end_(std::make_shared<detail::broadcast_end<T>>(
               std::make_shared<detail::broadcast_state<T>>(detail::checked_broadcast_capacity(capacity)))) {}
 
-    /// A receiver of what is sent from now on. Legal when it is closed. Throws std::bad_alloc.
+    /// A receiver of what is sent from now on. Allowed after close(). Throws std::bad_alloc.
     broadcast_receiver<T> subscribe() const { return broadcast_receiver<T>(end_->state); }
 
     /// Sends to all receivers, and returns how many there are; 0: the value will never be received. Does not block.
-    /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. No receiver gets it then.
+    /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Then no receiver gets the value.
     std::size_t send(T value) const {
         std::shared_ptr<const T> next = std::make_shared<const T>(std::move(value));
         const std::ptrdiff_t receivers = state().send(next);
@@ -149,7 +150,7 @@ public:
         return static_cast<std::size_t>(receivers);
     }
 
-    /// No more values: receivers get the values that are left for them, and then nullopt.
+    /// No more values: receivers get what is left for them, and then nullopt.
     /// Throws    channel_closed if it is closed already.
     void close() const {
         if (!state().close()) throw channel_closed("close of closed channel");

@@ -41,7 +41,7 @@ public:
     received(std::in_place_t, U&& value)
         : std::optional<T>(std::in_place, std::forward<U>(value)), status_(channel_status::ok) {}
 
-    /// ok; would_block: the time was over; closed: closed and drained.
+    /// ok; would_block: the time ran out; closed: closed and drained.
     channel_status status() const noexcept { return status_; }
 
 private:
@@ -61,8 +61,8 @@ struct received_access {
 
 }  // namespace detail
 
-/// What a timed send returns: true if the value was sent, and comparable with channel_status::ok and would_block (the
-/// time was over).
+/// What a timed send returns: true if the value was sent. It can be compared with channel_status::ok and would_block
+/// (the time ran out).
 class sent {
 public:
     constexpr sent(channel_status s) noexcept : status_(s) {}
@@ -97,27 +97,27 @@ std::optional<T> take(element_slot<element_of<T>>& slot, chan_core* c) noexcept(
     });
 }
 
-// Of a channel of the library's own.
+// For a channel of the library's own.
 template <class T>
     requires(!needs_box<T>)
 std::optional<T> take(element_slot<T>& slot) noexcept {
     return take<T>(slot, nullptr);
 }
 
-// What chan<T> and sender<T> can do.
+// The operations of chan<T> and sender<T>.
 template <class Self, class T>
 class send_operations {
     static constexpr bool plain = !needs_box<T>;
 
 public:
-    /// Sends `value`, waiting until a receiver or room in the buffer takes it.
+    /// Sends `value`; waits until a receiver takes it or the buffer has room for it.
     ///
-    /// value     Moved from when it was sent, and only then: after an exception it is as it was.
+    /// value     Moved from if it was sent, and only then: after an exception it is unchanged.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread. Nil channel: for ever.
     /// Order     Waiting senders are served first come, first served. The send happens before the return of the receive
-    ///           that gets the value; with a capacity of C, the k-th receive happens before the return of the send
-    ///           number k + C.
-    /// Throws    channel_closed if the channel is closed, before or while it waits.
+    ///           that gets the value; with a capacity of C, the k-th receive happens before the return of send number k
+    ///           + C.
+    /// Throws    channel_closed if the channel is closed already, or is closed while the send waits.
     /// Cost      One lock, no allocation. Figures: docs/benchmarks.md, ping-pong and buffered.
     /// Source    Go specification, "Send statements". Go panics where this throws.
     void send(T&& value, std::source_location where = std::source_location::current()) const {
@@ -136,8 +136,8 @@ public:
         static_assert(can_be_sent<Value, T>, DUNLIN_CANNOT_BE_SENT);
     }
 
-    /// The same until `ctx` is done. Throws context_cancelled then, and the value is as it was. What can be sent at
-    /// once is sent all the same (dunlin/context.hpp).
+    /// The same until `ctx` is done. Throws context_cancelled then, and the value is unchanged. What can be sent at
+    /// once is sent even then (dunlin/context.hpp).
     void send(T&& value, const context& ctx, std::source_location where = std::source_location::current()) const {
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
         outgoing<T> element(value);
@@ -152,7 +152,7 @@ public:
         send(std::move(copy), ctx, where);
     }
 
-    /// The same for `d` at most. True if it was sent; if not, the value is as it was. Throws channel_closed;
+    /// The same for `d` at most. True if it was sent; if not, the value is unchanged. Throws channel_closed;
     /// std::bad_alloc.
     template <class Rep, class Period>
     sent send_for(T&& value, const std::chrono::duration<Rep, Period>& d,
@@ -187,7 +187,7 @@ public:
         return send_on_clock(copy, t, where);
     }
 
-    /// Sends if that is possible at once. `value` is moved from when the result is ok, and only then. Nil channel:
+    /// Sends if that is possible at once. `value` is moved from if the result is ok, and only then. Nil channel:
     /// would_block.
     channel_status try_send(T&& value) const noexcept(plain) {
         outgoing<T> element(value);
@@ -200,9 +200,9 @@ public:
         return try_send(std::move(copy));
     }
 
-    /// No more values: receivers get what is in the buffer and then nullopt, waiting receivers at once. Senders that
-    /// wait get channel_closed.
-    /// Throws    channel_closed if it is closed already, or nil.
+    /// No more values: receivers get what is left in the buffer, and then nullopt; waiting receivers get nullopt at
+    /// once. Waiting senders get channel_closed.
+    /// Throws    channel_closed if the channel is closed already, or nil.
     /// Order     The close happens before the return of a receive that returns nullopt because of it.
     void close() const { channel_close(core()); }
 
@@ -225,7 +225,7 @@ private:
     static sent sent_as(bool ok) noexcept { return ok ? channel_status::ok : channel_status::would_block; }
 };
 
-// What `for (T v : c)` goes over: receives until the channel is closed and drained.
+// The iterator of `for (T v : c)`: receives until the channel is closed and drained.
 template <class Source, class T>
 class receive_iterator {
 public:
@@ -238,8 +238,8 @@ public:
     receive_iterator() = default;
     receive_iterator(const Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
 
-    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. It has been received by then: if the loop's
-    /// variable throws when it is initialised, the value is lost. Where that matters: `for (T&& v : c)`, which
+    /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. The value has left the channel by then: if
+    /// initialising the loop's variable throws, the value is lost. Where that matters, use `for (T&& v : c)`, which
     /// initialises nothing.
     T&& operator*() const noexcept { return std::move(*value_); }
     receive_iterator& operator++() {
@@ -256,14 +256,14 @@ private:
     mutable std::optional<T> value_;
 };
 
-// What chan<T> and receiver<T> can do.
+// The operations of chan<T> and receiver<T>.
 template <class Self, class T>
 class receive_operations {
     static constexpr bool plain = !needs_box<T>;
     using slot_type = element_slot<element_of<T>>;
 
 public:
-    /// Receives a value, waiting until there is one. nullopt exactly when the channel is closed and drained.
+    /// Receives a value; waits until there is one. Returns nullopt exactly when the channel is closed and drained.
     ///
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread. Nil channel: for ever.
     /// Order     As for send().
@@ -276,8 +276,8 @@ public:
         return take<T>(slot, core());
     }
 
-    /// The same until `ctx` is done: throws context_cancelled then, and no value was lost. What is there is received
-    /// all the same (dunlin/context.hpp).
+    /// The same until `ctx` is done: throws context_cancelled then, and no value was lost. A value that is there is
+    /// received even then (dunlin/context.hpp).
     std::optional<T> recv(const context& ctx, std::source_location where = std::source_location::current()) const {
         slot_type slot;
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
@@ -287,8 +287,8 @@ public:
         return take<T>(slot, core());
     }
 
-    /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws
-    /// std::bad_alloc.
+    /// The same for `d` at most; if the result is empty, its status() says whether the time ran out or the channel is
+    /// closed and drained. Throws std::bad_alloc.
     template <class Rep, class Period>
     received<T> recv_for(const std::chrono::duration<Rep, Period>& d,
         std::source_location where = std::source_location::current()) const {
@@ -313,11 +313,11 @@ public:
         return received_as(slot, status);
     }
 
-    /// Receives if that is possible at once: `value` is assigned when the result is ok, and only then. Nil channel:
+    /// Receives if that is possible at once: `value` is assigned if the result is ok, and only then. Nil channel:
     /// would_block. An assignment that may throw could lose the value, which has left the channel by then. So where T's
     /// move assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
-    /// throw: it must be an object of its own then, not the base of another one. A T whose move constructor may throw
-    /// is assigned as a copy; if that throws, the value is still in the channel.
+    /// throw: in that case it must be a complete object, not the base of another one. A T whose move constructor may
+    /// throw is assigned as a copy; if that throws, the value is still in the channel.
     channel_status try_recv(T& value) const noexcept(plain)
         requires(std::is_move_assignable_v<T> && (!needs_box<T> || std::is_copy_assignable_v<T>))
     {
@@ -372,11 +372,11 @@ private:
     }
 };
 
-// What every handle can do.
+// The operations of every handle.
 template <class Self>
 class handle_operations {
 public:
-    /// Values in the buffer now; 0 for an unbuffered, a nil and a timer's channel.
+    /// How many values are in the buffer now; 0 for an unbuffered, a nil and a timer's channel.
     std::size_t len() const noexcept { return channel_length(core()); }
     std::size_t cap() const noexcept { return channel_capacity(core()); }
     /// Whether close() has been called. Values may be left in the buffer.
@@ -430,18 +430,18 @@ private:
     detail::chan_handle handle_;
 };
 
-/// A channel: values of type T go from senders to receivers, in order. A counted handle: copies are the same channel,
-/// which lives as long as any of them. From goroutines and plain threads, in any mix.
+/// A channel: values of type T go from senders to receivers, in order. A counted handle: copies refer to the same
+/// channel, which lives as long as any of them. From goroutines and plain threads, in any mix.
 ///
-/// The last handle may go as soon as one's own operation has returned, or closed() has returned true, even while the
-/// other party is still inside its operation.
+/// A party may destroy the last handle as soon as its own operation has returned, or closed() has returned true, even
+/// while the other party is still inside its operation.
 ///
 /// T must be movable and destructible without exceptions, and its move and its destructor must not call dunlin (they
 /// run while both sides are held). A T whose move may throw must be copyable instead. It is sent in a box, as a copy
 /// that the sender makes, and received as a copy of that: this costs one more allocation, and nothing that may throw
-/// happens inside the channel. If the sender's copy throws, nothing was sent; `value` is left as it was by every send,
-/// even a successful one. If the receiver's copy throws, the value becomes the first in the channel again and a waiting
-/// receiver, or else the next one, gets it; on a closed channel too.
+/// happens inside the channel. If the sender's copy throws, nothing was sent. Every send leaves `value` unchanged, even
+/// a successful one. If the receiver's copy throws, the value becomes the first in the channel again and a waiting
+/// receiver, or else the next one, gets it, even if the channel is closed.
 template <class T>
 class chan : public detail::send_operations<chan<T>, T>, public detail::receive_operations<chan<T>, T>,
     public detail::handle_operations<chan<T>> {
@@ -457,7 +457,7 @@ public:
         : handle_(detail::make_channel(detail::element_type_of<detail::element_of<T>>, capacity)) {
         detail::check_element<T>();
     }
-    /// Blocks for ever and is never ready in select().
+    /// The nil channel: sends and receives block for ever, and it is never ready in select().
     static chan nil() noexcept { return chan(detail::chan_handle()); }
 
 private:
@@ -471,7 +471,7 @@ private:
     detail::chan_handle handle_;
 };
 
-// For what cannot be sent: the compiler says one line, and not all that would fail inside.
+// For types that cannot be sent: the compiler prints one line, not everything that would fail inside.
 template <class T>
     requires(!std::is_object_v<T> || std::is_const_v<T>)
 class chan<T> {

@@ -9,7 +9,7 @@
 
 namespace dunlin::inline v0_1 {
 
-/// The clock that sleeps and timers go by: steady, in nanoseconds, standing still while the machine is suspended
+/// The clock of sleeps and timers: steady, in nanoseconds. It stands still while the computer is suspended
 /// (CLOCK_MONOTONIC).
 ///
 /// A TrivialClock of the standard. Use it rather than std::chrono::steady_clock in code that should also run in virtual
@@ -30,8 +30,8 @@ namespace detail {
 
 [[noreturn]] DUNLIN_API void throw_not_a_number();  // std::invalid_argument
 
-// For a number where a duration is wanted. Calls that are likely to get one have an overload for it, so that the
-// compiler says one line, and not why each overload does not fit.
+// A number where a duration is wanted. Calls that are likely to be given one have an overload for it, so that the
+// compiler prints one line, not why each overload does not fit.
 template <class T>
 concept number = std::is_arithmetic_v<T>;
 template <class T>
@@ -39,8 +39,8 @@ inline constexpr bool has_a_unit = !std::is_arithmetic_v<T>;
 #define DUNLIN_NEEDS_A_UNIT "dunlin: a duration has a unit: 100ms, or std::chrono::milliseconds(100)"
 
 // Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration means for ever
-// instead of wrapping around. The infinite ones are the longest and the shortest there are. Throws
-// std::invalid_argument for a duration that is not a number: every duration given to a call passes through here.
+// instead of wrapping around. Infinite durations become the longest and the shortest one. Throws std::invalid_argument
+// for a duration that is not a number: every duration given to a call passes through here.
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
     using std::chrono::nanoseconds;
@@ -66,14 +66,14 @@ std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock
     return to_nanoseconds(wide(to.time_since_epoch()) - wide(from.time_since_epoch()));
 }
 
-// The moment that is `d` from now, in nanoseconds of dunlin::clock; the greatest number if it is beyond it.
+// The moment that is `d` from now, in nanoseconds of dunlin::clock; the greatest number if that is out of range.
 template <class Rep, class Period>
 std::int64_t deadline_in(const std::chrono::duration<Rep, Period>& d) {
     const std::int64_t ns = to_nanoseconds(d).count(), now = clock::now().time_since_epoch().count();
     return ns > INT64_MAX - now ? INT64_MAX : now + ns;
 }
 
-// The moment of dunlin::clock that is `t` of its own clock, as the two stand now.
+// The moment of dunlin::clock that corresponds to `t` of another clock, as the two clocks stand now.
 template <class Clock, class Duration>
 std::int64_t deadline_at(const std::chrono::time_point<Clock, Duration>& t) {
     if constexpr (std::is_same_v<Clock, clock>) {
@@ -83,11 +83,11 @@ std::int64_t deadline_at(const std::chrono::time_point<Clock, Duration>& t) {
     }
 }
 
-// Waits until `t` at most, which has not come before Clock::now() says so: another clock may go slower than ours, or be
-// set back meanwhile. wait(ns) does it once, until a moment of dunlin::clock, and is true if it got what it waits for;
-// a moment that is past tries once. Every *_until() goes through here, but for those of condition variables, which must
-// not leave their queue in between (dunlin/condition_variable.hpp). That another clock was set forward is noticed when
-// the wait would have ended.
+// Waits until `t` at most. `t` has not come before Clock::now() says so: another clock may run slower than ours, or be
+// set back meanwhile. wait(ns) waits once, until a moment of dunlin::clock, and returns true if it got what it waits
+// for; given a moment that is past, it tries once. Every *_until() goes through here; a condition variable's stays in
+// its queue between two waits (dunlin/condition_variable.hpp). If another clock is set forward, this is noticed only
+// when the current wait ends.
 template <class Clock, class Duration, class Wait>
 bool wait_on_clock(const std::chrono::time_point<Clock, Duration>& t, Wait wait) {
     if constexpr (std::is_same_v<Clock, clock>) {
@@ -100,13 +100,14 @@ bool wait_on_clock(const std::chrono::time_point<Clock, Duration>& t, Wait wait)
     }
 }
 
-// A moment of another clock, for what looks at it later and does not know the clock's type.
+// A moment of another clock, for code that looks at it later and does not know the clock's type.
 class DUNLIN_API foreign_moment {
 public:
     virtual ~foreign_moment();
-    // Its own clock says so. That deadline_ns() is past proves nothing: the thread may have stood still since.
+    // Whether its own clock says that it has come. That deadline_ns() is past proves nothing: the thread may have stood
+    // still since.
     virtual bool has_come() const = 0;
-    // The moment of dunlin::clock, as the two clocks stand now.
+    // The same moment of dunlin::clock, as the two clocks stand now.
     virtual std::int64_t deadline_ns() const = 0;
 };
 

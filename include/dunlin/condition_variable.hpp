@@ -26,7 +26,8 @@ using std::cv_status;
 
 namespace detail {
 
-// One wait: in the queue from construction on, before the user's lock is given back. src/sync/condition_variable.cpp
+// One wait: it is in the queue from its construction on, before the user's lock is released.
+// src/sync/condition_variable.cpp
 class DUNLIN_API condition_wait {
 public:
     condition_wait(const void* condition, bool limited) noexcept;
@@ -34,10 +35,10 @@ public:
     condition_wait(const condition_wait&) = delete;
     condition_wait& operator=(const condition_wait&) = delete;
 
-    // Throws std::bad_alloc if there is no memory for a deadline. `may_go_on`: after timed_out it is still in the
-    // queue, and can wait again; no notify is lost in between. If one has been meanwhile, ok.
+    // Throws std::bad_alloc if there is no memory for a deadline. With `may_go_on` it is still in the queue after
+    // timed_out, and can wait again. No notification is lost in between: after one, the next wait() returns ok.
     wait_outcome wait(const wait_limit* limit, const std::source_location& where, bool may_go_on = false);
-    // Out of the queue. False: it has been notified before.
+    // Leaves the queue. False: it was notified before.
     bool leave() noexcept;
 
 private:
@@ -57,12 +58,13 @@ template <class Lock>
 wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_limit* limit,
     const std::source_location& where) {
     condition_wait wait(condition, limit != nullptr);
-    lock.unlock();  // if it throws, the wait has not been
+    lock.unlock();  // if it throws, there was no wait
     const lock_again<Lock> guard{lock};
     return wait.wait(limit, where);
 }
 
-// The same until a moment of any clock, see wait_on_clock(): without `lock` in between, and without leaving the queue.
+// The same until a moment of any clock, see wait_on_clock(). Between two waits it neither takes `lock` nor leaves the
+// queue.
 template <class Lock, class Clock, class Duration>
 wait_outcome wait_for_condition_until(const void* condition, Lock& lock,
     const std::chrono::time_point<Clock, Duration>& t, chan_core* done,
@@ -82,10 +84,10 @@ wait_outcome wait_for_condition_until(const void* condition, Lock& lock,
 }
 
 template <class Predicate>
-// what can be tested by if, explicitly convertible or not
+// what an if can test: the conversion to bool may be explicit
 concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };
 
-// Everything but which locks are taken.
+// Everything that does not depend on the kind of lock.
 template <class Self>
 class condition_operations {
 public:
@@ -94,8 +96,8 @@ public:
     condition_operations(const condition_operations&) = delete;
     condition_operations& operator=(const condition_operations&) = delete;
 
-    /// Wakes the waiter that has waited longest. Nothing if there is none.
-    /// Order     What happens before it happens before the return of the wait it ends.
+    /// Wakes the waiter that has waited longest. Does nothing if there is none.
+    /// Order     What happens before the notification happens before the return of the wait that it ends.
     /// Cost      A load if there is no waiter.
     void notify_one() noexcept { notify_condition(this, false); }
     /// Wakes all waiters.
@@ -128,7 +130,8 @@ protected:
         const std::source_location& where) {
         if (token.stop_requested()) return static_cast<bool>(ready());
         if (ready()) return true;
-        // A callback of our own would be run, and destroyed, by threads; a context knows goroutines.
+        // A std::stop_callback of our own would know only by which thread it is run and destroyed; a context knows
+        // goroutines.
         const chan_handle stopped = token.stop_possible() ? make_stop_token_node({}, std::move(token)) : chan_handle();
         do {
             if (wait_for_condition_until(this, lock, t, done_of_node(stopped.core()), where) != wait_outcome::ok) {
@@ -170,7 +173,7 @@ public:
     void wait(Lock& lock, std::source_location where = std::source_location::current()) {
         detail::wait_for_condition(this, lock, nullptr, where);
     }
-    /// Waits until ready() is true; it is called with the lock held. Its result is what an if can test.
+    /// Waits until ready() is true; ready() is called with the lock held. Its result is anything that an if can test.
     template <class Lock, class Predicate>
         requires detail::condition<Predicate>
     void wait(Lock& lock, Predicate ready, std::source_location where = std::source_location::current()) {
@@ -187,20 +190,20 @@ public:
         std::source_location where = std::source_location::current()) {
         while (!ready()) this->wait_with(lock, ctx, where);
     }
-    /// Until `t` at most. Throws std::bad_alloc.
+    /// Waits until `t` at most. Throws std::bad_alloc.
     template <class Lock, class Clock, class Duration>
     cv_status wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t,
         std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, t, where);
     }
-    /// What ready() returned last.
+    /// The same; returns what ready() returned last.
     template <class Lock, class Clock, class Duration, class Predicate>
         requires detail::condition<Predicate>
     bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate ready,
         std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, t, ready, where);
     }
-    /// For `d` at most. Throws std::bad_alloc.
+    /// Waits for `d` at most. Throws std::bad_alloc.
     template <class Lock, class Rep, class Period>
     cv_status wait_for(Lock& lock, const std::chrono::duration<Rep, Period>& d,
         std::source_location where = std::source_location::current()) {
@@ -217,7 +220,7 @@ public:
         std::source_location where = std::source_location::current()) {
         return this->wait_to(lock, this->after(detail::deadline_in(d)), ready, where);
     }
-    /// Until ready() is true, stop is requested, or the time is over; what ready() returned last. Throws
+    /// Waits until ready() is true, stop is requested, or the time runs out; returns what ready() returned last. Throws
     /// std::bad_alloc.
     template <class Lock, class Predicate>
         requires detail::condition<Predicate>
@@ -293,8 +296,8 @@ public:
 /// When the calling goroutine (on a plain thread, the thread) has ended and its goroutine_local (and thread_local)
 /// objects are destroyed, `lock` is released and all waiters of `c` are woken. With the interface of
 /// std::notify_all_at_thread_exit. Both `c` and the mutex must live until then.
-/// Order     All that the goroutine did happens before the return of the waits.
-/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. The lock is released at once then.
+/// Order     Everything that the goroutine did happens before the return of the waits.
+/// Throws    std::system_error if `lock` does not own its mutex; std::bad_alloc. Then the lock is released at once.
 DUNLIN_API void notify_all_at_thread_exit(condition_variable& c, std::unique_lock<mutex> lock);
 
 }  // namespace dunlin

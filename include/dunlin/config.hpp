@@ -1,17 +1,17 @@
 // config.hpp - version, visibility, and what is needed to compile and to link with the library. Every public header
-// includes it before any other, so that what is missing is said in one line, and not by the standard library.
+// includes it before any other, so that one line says what is missing, before the standard library complains.
 #pragma once
 
 #define DUNLIN_VERSION_MAJOR 0
 #define DUNLIN_VERSION_MINOR 1
 #define DUNLIN_VERSION_PATCH 0
 
-// Everything of the library is in the inline namespace dunlin::v0_1, the version whose binary interface this is: a
-// program that was compiled with another version's headers does not link with this library, and calls of two versions
-// in one process are never bound to each other. A program writes dunlin::mutex all the same.
+// Everything in the library is in the inline namespace dunlin::v0_1, named after the version whose binary interface
+// this is: a program that was compiled with another version's headers does not link with this library, and in one
+// process, calls of one version are never bound to functions of another. A program still writes dunlin::mutex.
 #define DUNLIN_ABI_NAME "v0_1"
 
-// Compilers go on after #error, and no line after these would say more: the header that does not exist ends it.
+// Compilers go on after #error, but later messages would not help: including a header that does not exist stops them.
 #if defined(__clang__) && __clang_major__ < 16
 #error "dunlin needs clang 16 or later, or g++ 12 or later"
 #include <dunlin/stop>
@@ -42,11 +42,12 @@
 
 // ---- is the program compiled as the library is? ---------------------------------------------------------------------
 //
-// A sanitizer must be told of every switch of stacks, which is compiled into the library or is not; the containers of
-// _GLIBCXX_DEBUG and the strings of _GLIBCXX_USE_CXX11_ABI=0 have another layout, and pass between program and library
-// (docs/decisions/040-one-build.md). So in each of these four respects the library defines one of two functions, and
-// every object file that includes a header refers to the one that it needs: if they differ, the linker names it, and
-// so does the dynamic one when the library was exchanged since. They are never called.
+// A sanitizer must be told of every switch of stacks, and the code for this is compiled into the library or is not. The
+// containers of _GLIBCXX_DEBUG and the strings of _GLIBCXX_USE_CXX11_ABI=0 have a different layout, and pass between
+// program and library (docs/decisions/040-one-build.md). So for each of these four settings the library defines one of
+// two functions, and every object file that includes a header refers to the one that it needs. If they differ, the
+// linker names the missing function; the dynamic linker does so if the library was replaced later. The functions are
+// never called.
 
 #include <version>
 
@@ -55,7 +56,8 @@
 #else
 #define DUNLIN_HAS_FEATURE(x) 0
 #endif
-// What g++ says by the first of each pair, clang says by the second. Everything else asks these two, which are 0 or 1.
+// g++ announces a sanitizer by the first of each pair, clang by the second. All other code asks these two macros, which
+// are 0 or 1.
 #if defined(__SANITIZE_ADDRESS__) || DUNLIN_HAS_FEATURE(address_sanitizer)
 #define DUNLIN_ADDRESS_SANITIZER 1
 #else

@@ -4,9 +4,9 @@
 // wait succeeds even if the context is already done, as it does with a deadline in the past: a free lock is taken, a
 // value that is there is received, a byte that has arrived is read. Only a call that would have to wait ends with
 // context_cancelled. So a loop that never waits must look at ctx.is_done() itself. select() is different, as in Go:
-// on_done() is a case like any other, and each of those that can go is equally likely. Calls that take several steps
-// and cannot know whether these will wait (dialling, looking up names, a TLS handshake or write, opening a file,
-// running a process) end when the context is done, whatever else they could do.
+// on_done() is a case like any other, and each case that can go is equally likely. Calls that take several steps and
+// cannot know whether these will wait (dialling, looking up names, a TLS handshake or write, opening a file, running a
+// process) end when the context is done, whatever else they could do.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -46,7 +46,7 @@ template <class T>
 class context_key {
 public:
     constexpr context_key() noexcept = default;
-    /// `name`, a literal, is what to_string() of a context shows of it.
+    /// `name`, a literal, is what to_string() of a context shows for the key.
     constexpr explicit context_key(const char* name) noexcept : name_(name) {}
     context_key(const context_key&) = delete;
     context_key& operator=(const context_key&) = delete;
@@ -64,7 +64,7 @@ class context_node;  // src/context/context_node.h
 class DUNLIN_API context_value {
 public:
     virtual ~context_value();
-    // The value, if the key is this one's and the value's type the wanted one.
+    // The value if it has this key and is of the wanted type, else null.
     virtual const void* find(const std::type_info& key_type, const void* key,
         const std::type_info& value_type) const noexcept = 0;
     // "key, value", as to_string() shows them.
@@ -73,8 +73,7 @@ public:
 
 DUNLIN_API std::string type_name(const std::type_info& type);
 
-// Texts, and what can be written to a stream, are shown. Of pointers and of everything else only the type is (as in
-// Go).
+// Shows texts, and what can be written to a stream. For pointers and everything else it shows only the type (as in Go).
 template <class T>
 std::string shown(const T& value) {
     if constexpr (std::is_pointer_v<T>) {
@@ -132,7 +131,7 @@ private:
     T value_;
 };
 
-// What a key is stored as: text as std::string, so that equal texts are equal keys.
+// The type that a key is stored as: std::string for a text, so that equal texts are equal keys.
 template <class Key>
 using stored_key = std::conditional_t<std::convertible_to<const Key&, std::string_view>, std::string,
     std::decay_t<Key>>;
@@ -146,7 +145,7 @@ std::unique_ptr<context_value> make_context_value(const context_key<Wanted>& key
     return std::make_unique<context_value_of_object<Wanted>>(key, std::forward<T>(value));
 }
 
-// What context::after_func() runs.
+// The function that context::after_func() runs.
 class DUNLIN_API cancel_call {
 public:
     virtual ~cancel_call();
@@ -168,7 +167,7 @@ struct cancel_registration;
 
 // All return a reference that the caller owns. `parent` null: the background.
 DUNLIN_API chan_handle make_cancel_node(const chan_handle& parent);
-// `moment`: what deadline_ns was made from, if that is of another clock.
+// `moment`: what deadline_ns was computed from, if it is of another clock.
 DUNLIN_API chan_handle make_deadline_node(const chan_handle& parent, std::int64_t deadline_ns,
     std::unique_ptr<foreign_moment> moment,
     std::exception_ptr cause);
@@ -207,8 +206,8 @@ private:
 ///
 /// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for
 /// long takes one.
-/// When run() returns, deadlines that goroutines have set and that have not passed are forgotten, as the goroutines
-/// are, and so are the functions that they gave to after_func(). A plain thread's stay.
+/// When run() returns, pending deadlines that goroutines have set are forgotten, as the goroutines are, and so are the
+/// functions that they gave to after_func(). Those of plain threads stay.
 /// From goroutines and plain threads, all members at any time.
 class DUNLIN_API context {
 public:
@@ -218,7 +217,7 @@ public:
     /// The same, for code where it is not yet clear which context to use; it has a name of its own.
     static context todo() noexcept { return context(detail::make_todo_node()); }
 
-    /// Closes when the context is done; nil for one that never will be. For select: on_done(ctx).
+    /// Closes when the context is done; nil for a context that never will be. For select: on_done(ctx).
     receiver<std::monostate> done() const noexcept {
         detail::chan_core* c = detail::done_of_node(core());
         detail::chan_handle::reference(c);
@@ -228,7 +227,7 @@ public:
     std::error_code err() const noexcept { return detail::error_of_node(core()); }
     bool is_done() const noexcept { return static_cast<bool>(err()); }
     /// Null while it is not done; then what was given to cancel(), else a context_cancelled with err(). The first cause
-    /// stays.
+    /// is kept.
     std::exception_ptr cause() const noexcept { return detail::cause_of_node(core()); }
     /// The time by which it will be done at the latest.
     std::optional<clock::time_point> deadline() const noexcept {
@@ -251,12 +250,12 @@ public:
     }
 
     /// For libraries that take a std::stop_token: stop is requested when the context is done. The thread or goroutine
-    /// that cancels runs its callbacks. They must not park: the standard library recognises them by their thread. The
-    /// token does not keep the context.
+    /// that cancels runs the callbacks. They must not park: the standard library recognises them by their thread. The
+    /// token does not keep the context alive.
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
-    /// Runs f() in a goroutine of its own when the context is done; at once if it is. This does not keep the context
-    /// alive: if that is dropped, f never runs. Throws std::bad_alloc, what copying f throws.
+    /// Runs f() in a goroutine of its own when the context is done; at once if it is done already. This does not keep
+    /// the context alive: if the context is dropped, f never runs. Throws std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
@@ -288,7 +287,7 @@ public:
     static context without_cancel(const context& parent);
     static cancellable with_stop_token(const context& parent, std::stop_token token);
 
-    /// The same context?
+    /// Whether both are the same context.
     friend bool operator==(const context& a, const context& b) noexcept { return a.core() == b.core(); }
 
     /// How it was made, as Go prints it: "context.Background.WithValue(user, ann).WithCancel". Throws std::bad_alloc,
@@ -314,11 +313,11 @@ class cancel_function {
 public:
     /// Cancels nothing.
     cancel_function() noexcept = default;
-    /// When it returns err() is errc::cancelled and done() closed, also of all derived contexts, whichever call was the
-    /// first. The first call has also started the functions of after_func() and run the callbacks of stop_token()s;
-    /// another one does not wait for these.
-    /// Cost      Grows with the number of derived contexts, which the first call makes done in one go: about 0.1 us
-    ///           each, without being preempted.
+    /// When it returns, err() is errc::cancelled (unless a deadline came first) and done() is closed, also for all
+    /// derived contexts, whichever call was the first. The first call has also started the functions of after_func()
+    /// and run the callbacks of stop_token()s; other calls do not wait for these.
+    /// Cost      Grows with the number of derived contexts: about 0.1 us each. The first call ends them all in one go,
+    ///           without being preempted.
     void operator()() const noexcept { detail::cancel_node(node_.core(), nullptr); }
     /// The same with a cause.
     void operator()(std::exception_ptr cause) const noexcept { detail::cancel_node(node_.core(), std::move(cause)); }
@@ -361,7 +360,7 @@ private:
 };
 
 /// Derived from `parent`, and cancelled with it or by its cancel function, whichever comes first.
-/// Throws std::bad_alloc. Cost: one allocation; it ends with the last handle, and leaves the tree then.
+/// Throws std::bad_alloc. Cost: one allocation. The context ends with its last handle, and then leaves the tree.
 inline cancellable context::with_cancel(const context& parent) {
     return cancellable(detail::make_cancel_node(parent.node_));
 }
@@ -439,7 +438,7 @@ inline context context::without_cancel(const context& parent) {
 inline context without_cancel(const context& parent) { return context::without_cancel(parent); }
 inline context context::without_cancel() const { return without_cancel(*this); }
 
-/// Derived from `parent`, and cancelled when stop is requested as well.
+/// Derived from `parent`, and also cancelled when stop is requested.
 inline cancellable context::with_stop_token(const context& parent, std::stop_token token) {
     return cancellable(detail::make_stop_token_node(parent.node_, std::move(token)));
 }
@@ -472,9 +471,9 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const contex
     });
 }
 
-/// The context of the run() that is under way: done when its main goroutine has ended and run_options::at_end is
-/// leftovers::cancel_and_wait. A goroutine that outlives main waits with it, or derives its own from it, to be told
-/// that it is time to end. Without a run(): one that is never done.
+/// The context of the current run(). It is done when the main goroutine has ended, if run_options::at_end is
+/// leftovers::cancel_and_wait. A goroutine that outlives main waits with it, or derives its own context from it, to
+/// learn that it is time to end. Without a run(): a context that is never done.
 /// Throws    std::bad_alloc. Call from goroutines and plain threads. Cost: a lock.
 DUNLIN_API context run_context();
 

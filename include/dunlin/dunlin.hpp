@@ -3,7 +3,7 @@
 
 #include <dunlin/config.hpp>
 
-// Not through others: with each message a compiler lists by which headers it came.
+// Not through other headers: with each message a compiler lists the headers that led to it.
 #include <dunlin/go.hpp>
 #include <dunlin/chan.hpp>
 #include <dunlin/wait_group.hpp>

@@ -15,12 +15,12 @@ enum class errc {
     channel_closed,     ///< send on a closed channel, or close of one
     cancelled,          ///< Go: context.Canceled
     deadline_exceeded,  ///< Go: context.DeadlineExceeded
-    end_of_file,        ///< the stream has ended before all was read that had to be
+    end_of_file,        ///< the stream has ended before everything needed was read
     no_deadlines,       ///< a file that cannot be polled has no deadlines
     host_not_found,     ///< a name that no server knows
-    bad_address,        ///< an address or network that cannot be read
-    /// the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline that was set on the call is
-    /// std::errc::timed_out
+    bad_address,        ///< an address or network that cannot be parsed
+    /// the kernel has given up (ETIMEDOUT): the peer does not answer. A deadline set on the call gives
+    /// std::errc::timed_out instead
     peer_silent,
 };
 
@@ -44,7 +44,7 @@ private:
 };
 
 /// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded, what() begins with
-/// the call.
+/// the name of the call.
 class DUNLIN_API context_cancelled : public std::system_error {
 public:
     using std::system_error::system_error;

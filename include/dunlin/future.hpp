@@ -29,11 +29,12 @@ namespace detail {
 
 struct future_access;
 
-// What waits and takes nothing.
+// The waits, which do not take the result.
 template <class T>
 class future_base {
 public:
-    /// Waits for the result; it stays. A deferred function (see async()) is called here, by one of the waiters.
+    /// Waits for the result, and does not take it. A deferred function (see async()) is called here, by one of the
+    /// waiters.
     void wait(std::source_location where = std::source_location::current()) const { (*handle_).wait(nullptr, where); }
     /// The same until `ctx` is done: throws context_cancelled then. (A deferred function is called all the same.)
     /// Throws std::bad_alloc.
@@ -41,8 +42,8 @@ public:
         const wait_limit limit{wait_limit::never, done_channel(ctx)};
         if ((*handle_).wait(&limit, where) == wait_outcome::cancelled) throw_cancelled(ctx, "future wait");
     }
-    /// For `d` at most; future_status::deferred, at once, if a deferred function has not been called yet. Throws
-    /// std::bad_alloc.
+    /// Waits for `d` at most. Returns future_status::deferred at once if a deferred function has not been called yet.
+    /// Throws std::bad_alloc.
     template <class Rep, class Period>
     future_status wait_for(const std::chrono::duration<Rep, Period>& d,
         std::source_location where = std::source_location::current()) const {
@@ -94,8 +95,8 @@ public:
     /// Waits for the result, and returns it or rethrows the exception. Once; the future holds nothing afterwards.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Order     What happens before the result is set happens before the return.
-    /// Throws    What was set; std::future_error: broken_promise if the promise is gone and has set nothing, no_state
-    ///           if the future holds nothing.
+    /// Throws    What was set; std::future_error: broken_promise if the promise was destroyed and had set nothing,
+    ///           no_state if the future holds nothing.
     T get(std::source_location where = std::source_location::current()) {
         this->wait(where);
         return take();
@@ -137,8 +138,8 @@ public:
     /// What `other` held, which holds nothing afterwards.
     shared_future(future<T>&& other) noexcept : detail::future_base<T>(std::move(other.handle_)) {}
 
-    /// Waits for the result, and returns it (a constant reference to it, good as long as a copy holds it) or rethrows
-    /// the exception. As often as one likes.
+    /// Waits for the result, and returns it (a constant reference to it, valid as long as a copy of this future holds
+    /// it) or rethrows the exception. It can be called any number of times.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Order     What happens before the result is set happens before the return.
     /// Throws    What was set, the same object each time; std::future_error: broken_promise, no_state.
@@ -155,7 +156,7 @@ public:
 
 namespace detail {
 
-// For what makes futures and stands in other headers.
+// For code in other headers that makes futures.
 struct future_access {
     // The state's first reference becomes the future's.
     template <class T>
@@ -164,7 +165,8 @@ struct future_access {
     }
 };
 
-// The side that sets: one reference, and a future that is given once. Gone without a result: broken_promise.
+// The side that sets the result: it holds one reference, and gives the future out once. If it is destroyed without a
+// result, the future gets broken_promise.
 template <class T>
 class result_source {
 public:
@@ -206,7 +208,7 @@ private:
     bool future_taken_ = false;
 };
 
-// Everything but how a value is set.
+// Everything but setting a value.
 template <class T>
 class promise_base {
 public:
@@ -220,9 +222,10 @@ public:
     future<T> get_future() { return source_.get_future(); }
     /// Sets an exception as the result. Throws std::future_error: promise_already_satisfied, no_state.
     void set_exception(std::exception_ptr error) { (*source_).set_exception(false, std::move(error)); }
-    /// Sets it now, and wakes its waiters when the calling goroutine (on a plain thread, the thread) has ended and its
-    /// goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before.
-    /// Throws std::bad_alloc as well; nothing is set then.
+    /// Sets the exception now, and wakes the waiters when the calling goroutine (on a plain thread, the thread) has
+    /// ended and its goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before
+    /// that.
+    /// Throws std::bad_alloc as well; then nothing is set.
     void set_exception_at_thread_exit(std::exception_ptr error) { (*source_).set_exception(true, std::move(error)); }
 
 protected:
@@ -241,15 +244,15 @@ private:
 #define DUNLIN_CANNOT_BE_THE_RESULT \
     "dunlin::promise: the value cannot become the result's type (what cannot be copied: std::move)"
 
-/// Where a result is put, with the interface of std::promise. Destroyed without having set anything: the future gets
-/// broken_promise.
+/// Where a result is set, with the interface of std::promise. If it is destroyed without having set anything, the
+/// future gets broken_promise.
 template <class T>
 class promise : public detail::promise_base<T> {
 public:
     using detail::promise_base<T>::promise_base;
 
-    /// Sets the result and wakes its waiters. Throws std::future_error: promise_already_satisfied, no_state;
-    /// what T's constructor throws, and nothing is set then.
+    /// Sets the result and wakes the waiters. Throws std::future_error: promise_already_satisfied, no_state; what T's
+    /// constructor throws; then nothing is set.
     void set_value(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {
@@ -270,7 +273,8 @@ public:
     void set_value(U&&) {
         static_assert(std::is_convertible_v<U, T>, DUNLIN_CANNOT_BE_THE_RESULT);
     }
-    /// Sets it now, and wakes its waiters when the calling goroutine has ended: see set_exception_at_thread_exit().
+    /// Sets the result now, and wakes the waiters when the calling goroutine has ended: see
+    /// set_exception_at_thread_exit().
     /// Throws the same.
     void set_value_at_thread_exit(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)

@@ -24,9 +24,9 @@ namespace dunlin::inline v0_1 {
 struct go_options {
     /// Shown in reports and dumps; copied.
     std::string_view name = {};
-    /// Bytes of stack that the function can use at least; 0 is the program's default (run_options, DUNLIN_STACK_SIZE;
-    /// else as a thread has it, see run_options::stack_size).
-    /// Rounded up. Below min_stack_size or above 1 GiB: std::invalid_argument.
+    /// How many bytes of stack the function can use at least; 0: the program's default (run_options, DUNLIN_STACK_SIZE;
+    /// else what a thread has, see run_options::stack_size). Rounded up. Below min_stack_size or above 1 GiB:
+    /// std::invalid_argument.
     std::size_t stack_size = 0;
     /// Key and value, shown in dumps; a goroutine without labels inherits its parent's.
     std::vector<std::pair<std::string, std::string>> labels = {};
@@ -35,7 +35,7 @@ struct go_options {
 /// The smallest stack that can be asked for: room for a call to printf.
 inline constexpr std::size_t min_stack_size = 8 * 1024;
 
-/// For programs with very many goroutines that call no library with a large appetite for stack:
+/// For programs with very many goroutines that call no library that needs much stack:
 /// `run_options{.stack_size = dunlin::dense_stack_size}`, or DUNLIN_STACK_SIZE=239K. A parked goroutine then takes 4.9
 /// KB, page tables included, instead of 8.5: stacks so close to each other share pages of the page table.
 inline constexpr std::size_t dense_stack_size = 239 * 1024;
@@ -43,8 +43,8 @@ inline constexpr std::size_t dense_stack_size = 239 * 1024;
 /// What run() does with goroutines that are left when its main goroutine has ended.
 enum class leftovers : unsigned char {
     /// As in Go: they are stopped where they stand, for good. Their destructors do not run, and what they have locked
-    /// stays locked. If main then waits for a std::mutex that one of them holds, for a tenth of a second, that is said
-    /// on stderr, and the holder goes on until it has unlocked it.
+    /// stays locked. If main then waits a tenth of a second for a std::mutex that one of them holds, this is reported
+    /// on stderr, and the holder goes on until it has unlocked the mutex.
     stop,
     /// run() returns when all have ended. If they all wait for each other, that is reported as a deadlock.
     wait,
@@ -52,17 +52,19 @@ enum class leftovers : unsigned char {
     cancel_and_wait,
 };
 
-/// How the runtime is started by run(). Zero or empty members leave what the environment says, or the default.
+/// How the runtime is started by run(). A member that is zero or empty leaves what the environment says, or else the
+/// default.
 struct run_options {
-    /// Goroutines that execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else CPUs of the
-    /// affinity mask and cgroup quota.
+    /// How many goroutines execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else the CPUs that
+    /// the affinity mask and the cgroup quota allow.
     unsigned max_procs = 0;
-    /// Stack of goroutines whose go_options do not say, in bytes. 0: DUNLIN_STACK_SIZE, else what a thread of this
-    /// process would have (RLIMIT_STACK, mostly 8 MiB, rounded down to a power of two; 64 MiB at most), so that what
-    /// works on a thread works in a goroutine. It is address space: memory is what is touched. Less, 256 KiB at least,
-    /// where addresses are few (39 bits, `ulimit -v`, vm.overcommit_memory = 2), under valgrind and the sanitizers.
+    /// Stack size, in bytes, of goroutines whose go_options do not set one. 0: DUNLIN_STACK_SIZE, else what a thread of
+    /// this process would have (RLIMIT_STACK, mostly 8 MiB, rounded down to a power of two; 64 MiB at most), so that
+    /// what works on a thread works in a goroutine. This is address space; only what is touched takes memory. The size
+    /// is smaller, but at least 256 KiB, where address space is scarce (39 bits, `ulimit -v`, vm.overcommit_memory =
+    /// 2), and under valgrind and the sanitizers.
     std::size_t stack_size = 0;
-    /// Stack of the main goroutine, in bytes. 0: 8 MiB, as main threads have.
+    /// Stack size of the main goroutine, in bytes. 0: 8 MiB, as main threads have.
     std::size_t main_stack_size = 0;
     /// What becomes of goroutines that are left when the main goroutine has ended.
     leftovers at_end = leftovers::stop;
@@ -80,8 +82,8 @@ struct run_options {
 /// Throws    std::invalid_argument if f is a null function or an option is out of range, std::bad_alloc if there is no
 ///           memory for the descriptor (or for a stack of its own size), what copying f and args throws; then no
 ///           goroutine was started.
-/// Errors    An exception that leaves f ends the process with status 2 after a report (or through a std::terminate
-///           handler of the program's).
+/// Errors    An exception that leaves f ends the process with status 2 after a report (or through the program's own
+///           std::terminate handler).
 /// Call from Goroutines and plain threads.
 /// Cost      About 10 ns from a goroutine; no allocation if f and args fit into 64 bytes. Figures: docs/benchmarks.md,
 ///           spawn-join, spawn-million.
@@ -148,8 +150,8 @@ DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void*
 
 /// Runs f() as the main goroutine and returns what it returns, or rethrows what it throws.
 ///
-/// Blocks    The calling thread, until f has ended. Goroutines run on other threads, so this one's thread_local objects
-///           are not f's.
+/// Blocks    The calling thread, until f has ended. Goroutines run on other threads, so f does not see the calling
+///           thread's thread_local objects.
 /// After     No goroutine runs any more. Those that were left are frozen where they stand; their destructors do not run
 ///           (as in Go). Those that were computing are stopped at their next call into the runtime, or by a signal
 ///           within milliseconds. run() may be called again.
@@ -219,8 +221,8 @@ int run(const run_options&, F&&) {
     return 0;
 }
 
-/// Lets others run: the goroutine goes to the tail of its processor's queue, and now and then of the global queue. On a
-/// plain thread: sched_yield().
+/// Lets others run: the goroutine goes to the tail of its processor's queue, or now and then to that of the global
+/// queue. On a plain thread: sched_yield().
 /// Blocks    The goroutine, until its turn comes. Returns at once if nothing else is runnable here.
 /// Cost      About 15 ns with another goroutine waiting. Figures: docs/benchmarks.md, yield.
 /// Source    runtime.Gosched.
@@ -245,7 +247,7 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t,
     });
 }
 
-/// Waits for `d`; returns at once if it is zero or negative. The longest duration is for ever. Otherwise as
+/// Waits for `d`; returns at once if it is zero or negative. The longest duration means for ever. Otherwise as
 /// sleep_until().
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& d,
@@ -259,19 +261,20 @@ void sleep_for(N, const More&...) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
 }
 
-/// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run and cannot
+/// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run, but cannot
 /// stop it. In the main goroutine: the others go on, and when all have ended, the process is reported as deadlocked
-/// (Go: runtime.Goexit). Through a noexcept function: std::terminate. Throws std::logic_error on a plain thread.
+/// (Go: runtime.Goexit). If it has to pass through a noexcept function: std::terminate. Throws std::logic_error on a
+/// plain thread.
 [[noreturn]] DUNLIN_API void exit_goroutine();
 
-/// Wires the calling goroutine to its thread: until unlock_os_thread() has been called as often, it runs on this thread
-/// only, and nothing else runs there. For libraries that keep per-thread state on purpose (graphics contexts,
-/// namespaces, set-uid). On a plain thread: nothing. If the goroutine ends while it is wired, its thread ends too, and
-/// so does every change made to that thread.
-/// Cost      Each park and each wake-up of a wired goroutine is two switches of threads.
+/// Wires the calling goroutine to its thread: until unlock_os_thread() has been called as many times, the goroutine
+/// runs on this thread only, and nothing else runs there. For libraries that keep per-thread state on purpose (graphics
+/// contexts, namespaces, set-uid). On a plain thread it does nothing. If the goroutine ends while it is wired, its
+/// thread ends too, and so does every change made to that thread.
+/// Cost      Each park and each wake-up of a wired goroutine costs two thread switches.
 /// Throws    std::bad_alloc. Source: runtime.LockOSThread.
 DUNLIN_API void lock_os_thread();
-/// Undoes one lock_os_thread(); nothing if there was none.
+/// Undoes one lock_os_thread(); does nothing if there was none.
 DUNLIN_API void unlock_os_thread() noexcept;
 
 /// Wired from construction to destruction.
@@ -288,11 +291,11 @@ namespace this_goroutine {
 
 /// A number that no other goroutine of the process has or had; the main goroutine's is 1. 0 on a plain thread.
 DUNLIN_API std::uint64_t id() noexcept;
-/// What set_name() or go_options::name gave it, else "". A copy.
+/// The name that set_name() or go_options::name gave it, else "". A copy.
 DUNLIN_API std::string name();
-/// Gives it a name for reports and dumps. Copied. Without effect on a plain thread. Throws std::bad_alloc.
+/// Gives it a name for reports and dumps. Copied. It has no effect on a plain thread. Throws std::bad_alloc.
 DUNLIN_API void set_name(std::string_view name);
-/// What std::this_thread has, in the same place: id(), yield(), sleep_for() and sleep_until() of dunlin.
+/// What std::this_thread has, under the same names: id(), yield(), sleep_for() and sleep_until() of dunlin.
 inline std::uint64_t get_id() noexcept { return id(); }
 inline void yield() noexcept { dunlin::yield(); }
 template <class Rep, class Period>

@@ -1,4 +1,4 @@
-// jthread.hpp - a goroutine that is asked to stop, and waited for, when its owner goes.
+// jthread.hpp - a goroutine that is asked to stop, and waited for, when its owner is destroyed.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -20,7 +20,7 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// Gives the handle of a joinable goroutine up: it ends as one that has no handle. Its frame must not want to be
+// Gives up the handle of a joinable goroutine, which then ends like one without a handle. Its frame must not need to be
 // destroyed by the holder.
 DUNLIN_API void detach(goroutine_handle* g) noexcept;
 
@@ -46,9 +46,8 @@ struct jthread_frame {
 /// A goroutine with a stop token, and with the interface of std::jthread: the destructor asks it to stop and waits for
 /// it.
 ///
-/// Where the result of a goroutine is wanted, or its exception is to reach the waiter, use task<T>; dunlin's own waits
-/// end with a context: `dunlin::with_stop_token(ctx, token)` makes one of the token, and condition_variable_any waits
-/// with the token itself.
+/// If the waiter needs the goroutine's result or its exception, use task<T>. dunlin's own waits end with a context:
+/// `dunlin::with_stop_token(ctx, token)` makes one from the token; condition_variable_any waits with the token itself.
 ///
 /// Errors    An exception that leaves f ends the process, as from go() (std: std::terminate). exit_goroutine() in f
 ///           ends it as a return does.
@@ -57,7 +56,7 @@ struct jthread_frame {
 /// One thread or goroutine at a time may use a jthread object.
 class jthread {
 public:
-    /// As this_goroutine::get_id(): a number that no other goroutine has or had; id() is none.
+    /// As this_goroutine::get_id(): a number that no other goroutine has or had; id(), which is 0, means no goroutine.
     using id = std::uint64_t;
 
     /// Holds nothing.
@@ -123,7 +122,7 @@ public:
 
     std::stop_source get_stop_source() noexcept { return stop_; }
     std::stop_token get_stop_token() const noexcept { return stop_.get_token(); }
-    /// Asks the goroutine to stop. False if that was done before, or there is none.
+    /// Asks the goroutine to stop. False if it was asked before, or there is no goroutine.
     bool request_stop() noexcept { return stop_.request_stop(); }
 
     void swap(jthread& other) noexcept {
@@ -132,12 +131,12 @@ public:
     }
     friend void swap(jthread& a, jthread& b) noexcept { a.swap(b); }
 
-    /// Goroutines that execute at the same time: runtime::max_procs(). 0 if that cannot be told.
+    /// How many goroutines execute at the same time: runtime::max_procs(). 0 if that is not known.
     static unsigned hardware_concurrency() noexcept { return detail::hardware_concurrency(); }
 
-    /// A goroutine has no thread of its own: what a handle of a thread is for (priorities, affinity, cancellation)
-    /// would affect whatever runs there next. Inside a goroutine that is wired to its thread (os_thread_lock),
-    /// pthread_self() is good.
+    /// A goroutine has no thread of its own: what a thread's handle is used for (priorities, affinity, cancellation)
+    /// would affect whatever runs on that thread next. Inside a goroutine that is wired to its thread (os_thread_lock),
+    /// use pthread_self().
     void native_handle() = delete;
 
 private:

@@ -16,7 +16,8 @@ namespace dunlin::inline v0_1 {
 /// A count that goes down to zero and stays there, with the interface of std::latch. From goroutines and plain threads,
 /// in any mix.
 ///
-/// It may be destroyed as soon as the waits have returned, even while the count_down() that ended them has not.
+/// It may be destroyed as soon as the waits have returned, even if the count_down() that ended them has not returned
+/// yet.
 /// Order     What happens before a count_down() happens before the return of the waits.
 class latch {
 public:
@@ -27,8 +28,8 @@ public:
     latch(const latch&) = delete;
     latch& operator=(const latch&) = delete;
 
-    /// Throws std::invalid_argument if n is negative; std::logic_error if the count would fall below zero, and leaves
-    /// it as it is then.
+    /// Throws std::invalid_argument if n is negative; std::logic_error if the count would fall below zero; then it is
+    /// unchanged.
     void count_down(std::ptrdiff_t n = 1) {
         detail::check_count("dunlin::latch::count_down", n, max());
         counter_.subtract(n, "dunlin::latch: negative count");
@@ -45,7 +46,7 @@ public:
             detail::throw_cancelled(ctx, "latch wait");
         }
     }
-    /// For `d` at most. True if the count is zero. Throws std::bad_alloc.
+    /// Waits for `d` at most. True if the count is zero. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d,
         std::source_location where = std::source_location::current()) const {

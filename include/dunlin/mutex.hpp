@@ -28,16 +28,18 @@ namespace detail {
 struct mutex_holder;
 }
 
-/// A lock for one at a time, with the interface of std::timed_mutex. From goroutines and plain threads, in any mix.
+/// A lock that one party at a time can hold, with the interface of std::timed_mutex. From goroutines and plain threads,
+/// in any mix.
 ///
-/// It may be destroyed as soon as it is free and has no waiters, even while another's unlock() has not returned yet.
-/// May be unlocked by another goroutine than the one that locked it, as in Go.
+/// It may be destroyed as soon as it is free and has no waiters, even if another party's unlock() has not returned yet.
+/// A goroutine other than the one that locked it may unlock it, as in Go.
 /// Order     What happens before an unlock happens before the return of the next lock.
 /// Fairness  Go's: a caller that is awake may overtake sleeping waiters, until one of them has waited for a
 ///           millisecond; that one is then handed the lock.
 /// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it
 ///           is locked or waited for.
-/// Cost      A free lock and unlock are one atomic operation and two calls. Figures: docs/benchmarks.md, mutex.
+/// Cost      To lock a free mutex and unlock it takes one atomic operation and two calls. Figures: docs/benchmarks.md,
+///           mutex.
 /// Source    sync.Mutex.
 class DUNLIN_API mutex {
 public:
@@ -75,7 +77,7 @@ public:
             return lock_limited({ns, nullptr}, where) == detail::wait_outcome::ok;
         });
     }
-    /// Gives it back.
+    /// Releases the mutex.
     void unlock();
 
     /// There is no system handle: waiters stand in the runtime's own queues.
@@ -116,16 +118,16 @@ private:
     void print_holder(platform::text_writer& out) const noexcept;
     static void look_for_waiters(const void* address) noexcept;
 
-    // locked | a waiter was taken off the queue and told to try, and has not come yet.
+    // locked | a waiter was taken off the queue and told to try, and has not tried yet.
     platform::atomic<std::uint32_t> word_{0};
-    platform::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: in which run that was
+    platform::atomic<std::uint32_t> woken_in_{0};  // bucket's lock to write: the run in which that was
     // The holder: a goroutine's number, or a plain thread's mark; 0 while the mutex is free. Cleared before the release
     // of word_, so after a failed take() only the holder itself ever reads its own number here.
     platform::atomic<std::uint64_t> owner_{0};
     platform::atomic<std::int64_t> since_ns_{0};  // the holder's; coarse
 };
 
-/// std has two; here every mutex can be waited for with a limit.
+/// std has two types; here every wait for a mutex can have a time limit.
 using timed_mutex = mutex;
 
 /// A mutex that its holder may lock again; it is free after as many unlocks. With the interface of

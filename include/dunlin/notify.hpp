@@ -13,17 +13,19 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// A value for each receiver that waits on `c`, whose elements are std::monostate; nothing stays. src/sync/notify.cpp
+// Gives a value to each receiver that waits on `c`, whose elements are std::monostate; none is stored.
+// src/sync/notify.cpp
 DUNLIN_API void serve_all_receivers(chan_core* c) noexcept;
 
 }  // namespace detail
 
 /// Tells waiters that something has happened; what it is, they look up themselves. It holds one permit at most, and
-/// begins without one. A counted handle: copies are the same. From goroutines and plain threads, in any mix.
+/// begins without one. A counted handle: copies refer to the same object. From goroutines and plain threads, in any
+/// mix.
 ///
-/// Use       The state first, then notify_one(); the waiter: `while (!ready()) n.wait();`. No change is missed, since a
-///           notify_one() that finds no waiter leaves its permit to the next wait(). Several of them leave one permit:
-///           a waiter looks for everything that there is to do.
+/// Use       Change the state first, then call notify_one(). The waiter: `while (!ready()) n.wait();`. No change is
+///           missed, since a notify_one() that finds no waiter leaves its permit to the next wait(). Several such calls
+///           leave one permit: a waiter must look for everything that there is to do.
 /// Order     What happens before a notify happens before the return of the waits that it ends.
 /// Select    on_recv(n.channel(), handler).
 /// Cost      That of a buffered channel: one lock, no allocation.
@@ -33,7 +35,7 @@ public:
     /// Throws std::bad_alloc.
     notify() : permit_(1) {}
 
-    /// Wakes the waiter that has waited longest; if there is none the permit is stored. Does not block.
+    /// Wakes the waiter that has waited longest; if there is none, the permit is stored. Does not block.
     void notify_one() const noexcept { permit_.try_send(std::monostate()); }
     /// Wakes all that wait now. Nothing is stored: a later wait() waits. Does not block.
     void notify_waiters() const noexcept { detail::serve_all_receivers(detail::handle_access::core(permit_)); }
@@ -41,11 +43,11 @@ public:
     /// Takes the permit, waiting until there is one, or until it is woken.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     void wait(std::source_location where = std::source_location::current()) const { permit_.recv(where); }
-    /// The same until `ctx` is done: throws context_cancelled then. A permit that is there is taken all the same.
+    /// The same until `ctx` is done: throws context_cancelled then. A permit that is there is taken even then.
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         permit_.recv(ctx, where);
     }
-    /// The same for `d` at most. False: the time was over, and no permit was taken. Throws std::bad_alloc.
+    /// The same for `d` at most. False: the time ran out, and no permit was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d,
                   std::source_location where = std::source_location::current()) const {
@@ -60,7 +62,7 @@ public:
     /// Takes the permit if it is there now.
     bool try_wait() const noexcept { return permit_.try_recv().has_value(); }
 
-    /// What wait() receives from, for select(). The receiver has taken the permit.
+    /// The channel that wait() receives from, for select(). A receive from it takes the permit.
     receiver<std::monostate> channel() const noexcept { return permit_; }
 
     /// Whether both are the same object.

@@ -36,12 +36,13 @@ private:
     detail::one_shot done_;
 };
 
-/// Calls f(args...) if this is the first call with `flag`. Callers that come while it runs wait until it has ended.
+/// Calls f(args...) if this is the first call with `flag`. Callers that come while f runs wait until it has ended.
 ///
 /// DIFFERS FROM std::call_once: when f throws, the exception goes to that first caller only; f COUNTS AS DONE AND IS
-/// NOT TRIED AGAIN. So does one that ended by exit_goroutine(). once_value() keeps the exception for all callers.
-/// Blocks    The goroutine, never its thread; on a plain thread, that thread. A call from inside f with the same
-///           flag: for ever.
+/// NOT TRIED AGAIN. An f that ended by exit_goroutine() counts as done, too. once_value() keeps the exception for all
+/// callers.
+/// Blocks    The goroutine, never its thread; on a plain thread, that thread. A call from inside f with the same flag
+///           blocks for ever.
 /// Order     What f does happens before the return of every call_once() with the flag.
 /// Cost      A load, when it is done.
 /// Source    sync.Once.
@@ -61,13 +62,14 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
     if constexpr (detail::fits_here<F, Args...>) std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
 }
 
-/// Whether something has been done that may fail, and is tried again then: std::once_flag's behaviour. A function that
-/// throws, or ends by exit_goroutine(), leaves it undone; the next caller, or the next waiter, tries.
+/// Whether something that may fail has been done; after a failure it is tried again, as with std::once_flag. A function
+/// that throws, or ends by exit_goroutine(), leaves it undone; the next caller, or the next waiter, tries.
 ///
 /// From goroutines and plain threads, in any mix.
-/// Blocks    While another's function runs: the goroutine, never its thread (on a plain thread, that thread). A call
-///           from inside the function with the same flag ends the process with a report.
-/// Order     What the function that succeeded does happens before the return of every call that returns true.
+/// Blocks    While another caller's function runs: the goroutine, never its thread (on a plain thread, that thread). A
+///           call from inside the function with the same flag ends the process with a report.
+/// Order     What the function that succeeded does happens before the return of every call() that returns, and of every
+///           other call that returns true.
 /// Cost      A load, when it is done.
 class retry_once_flag {
 public:
@@ -78,22 +80,23 @@ public:
     /// Whether a function has succeeded.
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
 
-    /// Calls f() unless one has succeeded; waits for one that runs. The caller that has called f gets what f throws.
+    /// Calls f() unless a function has succeeded; waits for one that runs. Only the caller whose f was called gets what
+    /// f throws.
     template <std::invocable F>
     void call(F&& f, std::source_location where = std::source_location::current()) {
         if (done()) return;
         mutex_.lock(where);
         finish(std::forward<F>(f));
     }
-    /// The same; the wait for another's function ends when `ctx` is done, with context_cancelled. f itself is not
-    /// stopped.
+    /// The same; the wait for another caller's function ends when `ctx` is done, with context_cancelled. f itself is
+    /// not stopped.
     template <std::invocable F>
     void call(F&& f, const context& ctx, std::source_location where = std::source_location::current()) {
         if (done()) return;
         mutex_.lock(ctx, where);
         finish(std::forward<F>(f));
     }
-    /// The same; the wait ends after `d`. False then: whether it will succeed is not known.
+    /// The same; the wait ends after `d`. Then it returns false: whether that function will succeed is not known.
     template <std::invocable F, class Rep, class Period>
     bool call_for(const std::chrono::duration<Rep, Period>& d, F&& f,
                   std::source_location where = std::source_location::current()) {
@@ -113,7 +116,7 @@ public:
     }
 
 private:
-    // With the lock, which it gives back.
+    // Called with the lock, which it releases.
     template <class F>
     void finish(F&& f) {
         const std::lock_guard guard(mutex_, std::adopt_lock);
@@ -126,7 +129,7 @@ private:
     platform::atomic<bool> done_{false};
 };
 
-/// retry_once_flag::call() in std's spelling.
+/// retry_once_flag::call() with the interface of std::call_once.
 template <class F, class... Args>
 void call_once(retry_once_flag& flag, F&& f, Args&&... args) {
     flag.call([&] { static_cast<void>(std::invoke(std::forward<F>(f), std::forward<Args>(args)...)); });
@@ -172,8 +175,8 @@ struct once_call {
 
 }  // namespace detail
 
-/// A function that calls f the first time, and nothing later. Copies are the same. If f throws, each call throws the
-/// same exception.
+/// Returns a function that calls f the first time, and does nothing later. Its copies share the one call of f. If f
+/// throws, each call throws the same exception.
 /// Throws    What f threw; goroutine_exited if f ended by exit_goroutine(). Source: sync.OnceFunc.
 template <class F>
     requires std::invocable<std::decay_t<F>&>

@@ -16,7 +16,7 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// Any function that can be called so; it need only be movable.
+// Any function with this signature; it need only be movable.
 template <class R, class... Args>
 class packaged_function {
 public:
@@ -96,8 +96,8 @@ public:
     future<R> get_future() { return result_.get_future(); }
 
     /// Calls the function and makes the future ready with what it returns or throws; with goroutine_exited if it calls
-    /// exit_goroutine(), which goes on. Once, until reset(). Throws std::future_error: promise_already_satisfied,
-    /// no_state.
+    /// exit_goroutine(), which then goes on. It can be called once, until reset(). Throws std::future_error:
+    /// promise_already_satisfied, no_state.
     void operator()(Args... args) {
         const detail::future_handle<R> to = result_.handle();
         (*to).claim();
@@ -108,15 +108,15 @@ public:
         function_->run(*to, std::forward<Args>(args)...);
     }
     /// Calls the function now, and makes the future ready when the calling goroutine (on a plain thread, the thread)
-    /// has ended and its goroutine_local (and thread_local) objects are destroyed. Throws the same, and std::bad_alloc:
+    /// has ended and its goroutine_local (and thread_local) objects are destroyed. Throws the same, and std::bad_alloc;
     /// then the function was not called.
     void make_ready_at_thread_exit(Args... args) {
         const detail::future_handle<R> to = result_.handle();
         (*to).claim_for_exit();
         function_->run(*to, std::forward<Args>(args)...);
     }
-    /// May be called again, with a new future; the old one, if it is not ready, gets broken_promise. Throws
-    /// std::bad_alloc, std::future_error: no_state.
+    /// After it the function may be called again, with a new future; the old future, if it is not ready, gets
+    /// broken_promise. Throws std::bad_alloc, std::future_error: no_state.
     void reset() {
         static_cast<void>(*result_);
         result_ = detail::result_source<R>(new detail::future_state<R>);

@@ -12,7 +12,7 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// Pointers, one shelf for each processor. src/sync/pool.cpp
+// The pool's pointers, on one shelf for each processor. src/sync/pool.cpp
 class DUNLIN_API pool_core {
 public:
     explicit pool_core(void (*destroy)(void*));  // throws std::bad_alloc
@@ -41,14 +41,15 @@ private:
 /// place to store things.
 ///
 /// Order     What happens before a put() happens before the return of the get() that gets the object.
-/// Cost      A lock of the processor's own; nothing is allocated unless the pool becomes fuller than ever before.
+/// Cost      One lock, which belongs to the processor; nothing is allocated unless the pool becomes fuller than ever
+///           before.
 /// Source    sync.Pool. Differs: nothing is dropped unless trim() is called, since there is no garbage collector.
 template <class T>
 class pool {
 public:
-    /// Without a factory: get() returns null when there is none. Throws std::bad_alloc.
+    /// Without a factory: get() returns null when the pool is empty. Throws std::bad_alloc.
     pool() : core_(destroy) {}
-    /// `make()` makes a new one, as std::unique_ptr<T>, when there is none. Throws std::bad_alloc.
+    /// `make()` makes a new object, as std::unique_ptr<T>, when the pool is empty. Throws std::bad_alloc.
     explicit pool(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)), core_(destroy) {}
 
     /// An object from the pool: the one that was put last on this processor, else one from another processor. If the
@@ -60,14 +61,14 @@ public:
     }
     /// The same without the factory.
     std::unique_ptr<T> try_get() noexcept { return std::unique_ptr<T>(static_cast<T*>(core_.take())); }
-    /// Keeps `object`; null is nothing. Throws std::bad_alloc; the object is destroyed then.
+    /// Keeps `object`; null is ignored. Throws std::bad_alloc; then the object is destroyed.
     void put(std::unique_ptr<T> object) {
         if (!object) return;
         core_.put(object.get());
         object.release();
     }
-    /// Destroys what has not been used since the last trim(): an object in the pool survives one, not two. The runtime
-    /// does not call it.
+    /// Destroys what has not been used since the last trim(): an object in the pool survives one trim(), not two. The
+    /// runtime does not call it.
     void trim() noexcept { core_.trim(); }
 
 private:

@@ -25,7 +25,8 @@
 
 namespace dunlin::inline v0_1 {
 
-/// What a handler returns to select_loop() and select_again(). One that returns nothing, or anything else, goes on.
+/// What a handler returns to select_loop() and select_again(). A handler that returns nothing, or anything else, means:
+/// go on.
 enum class loop : bool {
     again,  ///< wait for the next case
     leave,  ///< that was the last
@@ -35,13 +36,13 @@ namespace detail {
 
 enum class case_kind : unsigned char { receive, send, timeout, otherwise, readable, writable };
 
-// What select() must know of a case. Filled in by prepare(), just before.
+// What select() must know about a case. prepare() fills it in, just before.
 struct case_base {
     case_kind kind;
     bool ok = false;             // the result: an element was moved; false: the channel was closed
-    std::uint32_t edge = 0;      // readable, writable: the last one that was seen (src/chan/descriptor_case.h)
-    chan_core* core = nullptr;   // of a receive or a send. Null: nil, never ready
-    void* slot = nullptr;        // where the element is or shall be; the descriptor of readable and writable
+    std::uint32_t edge = 0;      // readable, writable: the last edge that was seen (src/chan/descriptor_case.h)
+    chan_core* core = nullptr;   // the channel of a receive or a send. Null: nil, never ready
+    void* slot = nullptr;        // where the element is or will be; readable, writable: the descriptor
     std::int64_t duration_ns = 0;
     std::source_location where;
     alignas(8) unsigned char node[64];  // its place in the queue of what it waits for: src/chan/select.cpp
@@ -49,21 +50,22 @@ struct case_base {
     case_base(case_kind k, std::source_location w) noexcept : kind(k), where(w) {}
 };
 
-// Index of the case that was taken. Throws channel_closed (a send on a closed channel), std::invalid_argument (more
-// than 65536 cases, or two `otherwise`), std::bad_alloc.
+// Returns the index of the case that was taken. Throws channel_closed (a send on a closed channel),
+// std::invalid_argument (more than 65536 cases, or two `otherwise`), std::bad_alloc.
 DUNLIN_API std::size_t select_among(case_base* const* cases, std::size_t count);
 
 struct no_handler {
     void operator()() const noexcept {}
 };
 
-// Of a channel that the case keeps alive, or, for the length of a full expression, the caller.
+// A case's channel, which the case keeps alive, or, for the length of a full expression, the caller.
 class case_channel {
 public:
     case_channel(chan_core* core, bool own) noexcept : core_(core), owned_(own) {
         if (own) chan_handle::reference(core);
     }
-    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}  // code that moves a case keeps it
+    // a case that is moved may be kept: it owns its channel
+    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}
     case_channel& operator=(case_channel&&) = delete;
     ~case_channel() {
         if (owned_) chan_handle::release(core_);
@@ -85,14 +87,13 @@ loop run_handler(Handler& handler, Args&&... args) {
     }
 }
 
-// A handler of what is received: of a std::optional<T>; of a T, which is not called at the end of the channel; of
-// nothing.
+// A receive's handler takes a std::optional<T>; or a T, and then is not called at the end of the channel; or nothing.
 template <class Handler, class T>
 concept receive_handler =
     std::invocable<Handler&, std::optional<T>> || std::invocable<Handler&, T> || std::invocable<Handler&>;
 
-// A pointer to a member belongs to T, although std::invoke() would apply it to what an optional holds, or does not
-// hold.
+// A pointer to a member is applied to a T, although std::invoke() would apply it to what an optional holds, even to an
+// empty one.
 template <class Handler, class T>
 concept takes_optional = std::invocable<Handler&, std::optional<T>> &&
                          (!std::is_member_pointer_v<Handler> || !std::invocable<Handler&, T>);
@@ -184,8 +185,8 @@ private:
     [[no_unique_address]] Handler handler_;
 };
 
-// The full expression in which a case is made: a default argument, and so a temporary that lives exactly as long as
-// that expression, and so not longer than the object that the case's value was moved from. While it lives a value that
+// The full expression in which a case is made. It is a default argument, and so a temporary that lives exactly as long
+// as that expression, and not longer than the object that the case's value was moved from. While it lives, a value that
 // was not sent can be put back there.
 class full_expression {
 public:
@@ -205,7 +206,8 @@ public:
             *this = {};
         }
     };
-    // `l` lies in the case, which ends before this does, or is kept and outlives it: each tells the other.
+    // `l` lies in the case, which ends before this object, or is kept and outlives it: the one that ends first tells
+    // the other.
     void lend(loan& l, void* from) noexcept {
         l = {from, this};
         loan_ = &l;
@@ -215,7 +217,7 @@ private:
     loan* loan_ = nullptr;
 };
 
-// Owns its value: a case may be kept for longer than the object lives that its value was made from.
+// Owns its value: a case may outlive the object that its value was made from.
 template <class T, class Handler>
 class send_case : public case_base {
 public:
@@ -236,7 +238,7 @@ public:
           handler_(std::move(other.handler_)) {
         other.loan_.end();
     }
-    ~send_case() { settle(false); }  // an exception of select(), too
+    ~send_case() { settle(false); }  // also after an exception of select()
 
     // After select(): a value that was not sent goes back to the object that it was moved from, if that still exists.
     void settle(bool taken) noexcept {
@@ -254,7 +256,7 @@ public:
         loan_.end();
     }
 
-    // What it sends; as moved from after it was sent.
+    // What it sends; moved from after it was sent.
     T& value() noexcept { return value_; }
 
     case_base* prepare() noexcept(!needs_box<T>) {
@@ -289,7 +291,7 @@ public:
         handler_(std::forward<H>(handler)) {
         duration_ns = d;
     }
-    // `object`: what on_readable() and on_writable() wait for.
+    // `object`: what on_readable() or on_writable() waits for.
     template <class H>
     plain_case(case_kind k, void* object, H&& handler, std::source_location w) : case_base(k, w),
         handler_(std::forward<H>(handler)) {
@@ -307,7 +309,7 @@ private:
     [[no_unique_address]] Handler handler_;
 };
 
-// What a case cannot be made of is said in one line (dunlin/detail/spawn.hpp), and no_case() stands in its place.
+// If no case can be made of the arguments, one line says so (dunlin/detail/spawn.hpp), and no_case() takes its place.
 inline auto no_case() {
     return plain_case<no_handler>(case_kind::otherwise, std::int64_t{0}, no_handler{}, std::source_location());
 }
@@ -344,10 +346,10 @@ concept followable = requires { typename C::follows; };
 }  // namespace detail
 
 /// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the
-/// value, nullopt when the channel is closed and drained. handler(T) gets the value, and cannot be told of the end:
-/// select() throws channel_closed then. A handler may also take nothing. Like every case it owns its handler, and the
-/// channel if it is given a temporary handle. A variable is only referred to: to keep the case for longer than `c`
-/// lives, give it a copy.
+/// value, or nullopt when the channel is closed and drained. handler(T) gets the value, and cannot be told of the end:
+/// then select() throws channel_closed. A handler may also take nothing. Like every case it owns its handler; it owns
+/// the channel, too, if it is given a temporary handle. A handle in a variable is only referred to: to keep the case
+/// for longer than `c` lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
 [[nodiscard]] auto on_recv(C&& c, Handler&& handler = {},
     std::source_location where = std::source_location::current()) {
@@ -363,7 +365,7 @@ template <detail::receivable C, class Handler = detail::no_handler>
 }
 
 /// A case of select(): receive from `f`, a watch_receiver or a broadcast_receiver, which must live until select() has
-/// returned. The handler is as that of a channel. What f.recv() throws comes out of select().
+/// returned. The handler is as for a channel. What f.recv() throws comes out of select().
 template <detail::followable F, class Handler = detail::no_handler>
     requires detail::receive_handler<std::decay_t<Handler>, typename F::follows>
 [[nodiscard]] auto on_recv(F& f, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
@@ -371,11 +373,11 @@ template <detail::followable F, class Handler = detail::no_handler>
 }
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
-/// The case owns the value: an lvalue is copied now, an rvalue moved, each case wants one of its own. Where the case is
-/// made in the call, `select(on_send(c, std::move(v)), ...)`, a value that was not sent is back in v before another
-/// case's handler runs, and after an exception. A case that is kept, `auto s = on_send(c, std::move(v))`, or put into a
-/// list keeps it until it is sent; s.value() is what it holds.
-/// select() throws channel_closed when it takes this case and the channel is closed.
+/// The case owns the value: an lvalue is copied now, an rvalue moved; each case needs a value of its own. Where the
+/// case is made in the call, `select(on_send(c, std::move(v)), ...)`, a value that was not sent is back in v before
+/// another case's handler runs, and after an exception. A case that is kept, `auto s = on_send(c, std::move(v))`, or
+/// put into a list keeps the value until it is sent; s.value() is what it holds. select() throws channel_closed when it
+/// takes this case and the channel is closed.
 template <detail::sendable C, class Value, class Handler = detail::no_handler>
 [[nodiscard]] auto on_send(C&& c, Value&& value, Handler&& handler = {},
     std::source_location where = std::source_location::current(),
@@ -425,7 +427,7 @@ template <std::derived_from<context> Context, class Handler = detail::no_handler
     }
 }
 
-/// A case of select(): none of the others is ready now. select() does not wait then. At most one.
+/// A case of select(): none of the others is ready now. select() does not wait then. A select() has at most one.
 template <class Handler = detail::no_handler>
 [[nodiscard]] auto otherwise(Handler&& handler = {}, std::source_location where = std::source_location::current()) {
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
@@ -437,7 +439,8 @@ template <class Handler = detail::no_handler>
     }
 }
 
-/// Any of the cases above, in a vector for instance. It keeps its channel alive, and its value until that is sent.
+/// Any of the cases above, to put into a vector for instance. It keeps its channel alive, and its value until that is
+/// sent.
 class select_case {
 public:
     template <detail::select_case_type Case>
@@ -483,7 +486,7 @@ template <class... Cases>
     return {taken, says};
 }
 
-// The rounds of select_loop(): the channels of the cases stay, and a send that was taken is offered no more.
+// The rounds of select_loop(): the cases keep their channels, and a send that was taken is not offered again.
 class DUNLIN_API select_rounds {
 public:
     select_rounds(case_base* const* cases, std::size_t count);  // throws std::bad_alloc
@@ -504,10 +507,10 @@ private:
 /// order given.
 ///
 /// If several can go, each is equally likely. All channels are looked at in one moment: if at every moment some case is
-/// ready, `otherwise` is not taken. A channel may stand in several cases.
-/// Lifetime  The channels of its cases must stay until it returns: hold handles, whose copies are the same channel. A
-///           party that is served by one of the cases while select() waits knows that select() has finished with that
-///           channel, but not with the others.
+/// ready, `otherwise` is not taken. A channel may appear in several cases.
+/// Lifetime  The channels of its cases must live until it returns: hold handles, whose copies refer to the same
+///           channel. A party that is served by one of the cases while select() waits knows that select() has finished
+///           with that channel, but not with the others.
 /// Blocks    The goroutine, never its thread, without using CPU (on a plain thread, that thread). No cases, or nil
 ///           channels only: for ever.
 /// Throws    channel_closed when it takes a send on a closed channel, or the end of one whose handler takes a T;
@@ -534,15 +537,15 @@ std::size_t select(Cases&&...) {
 
 /// The same for a list that is made at run time: a vector, or `select({on_recv(a), on_send(b, v)})`. The cases may be
 /// used again; a send that was taken has given its value away.
-/// Throws    As well std::invalid_argument for a case that was moved from.
+/// Throws    Also std::invalid_argument for a case that was moved from.
 std::size_t DUNLIN_API select(std::span<const select_case> cases);
 inline std::size_t select(std::initializer_list<select_case> cases) {
     return select(std::span(cases.begin(), cases.size()));
 }
 inline std::size_t select(const std::vector<select_case>& cases) { return select(std::span<const select_case>(cases)); }
 
-/// select(), and whether to go on: false when the handler that ran has returned loop::leave. So a loop of which a
-/// handler is the end:
+/// select(), and returns whether to go on: false if the handler that ran returned loop::leave. A loop that a handler
+/// ends:
 ///     while (select_again(on_recv(jobs, [&](std::optional<job> j) { return j ? work(*j) : loop::leave; }),
 ///                         on_done(ctx, [] { return loop::leave; }))) {}
 /// Everything in the parentheses is made anew each time, as in a loop around Go's select: handlers may change
@@ -553,9 +556,10 @@ template <detail::select_case_type... Cases>
 }
 
 /// select() on the same cases again and again, until a handler returns loop::leave or throws; returns the index of the
-/// case whose handler left. The cases are made once: channels are those that they were made with, which it keeps alive,
-/// whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered until it is taken,
-/// and then no more. For a closed channel whose handler does not leave, the handler is called again and again.
+/// case whose handler left. The cases are made once: their channels are those that they were made with, and the loop
+/// keeps these alive, whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered
+/// until it is taken, and then no more. If a channel is closed and its handler does not leave, the handler is called
+/// again and again.
 /// Throws    As select().
 template <detail::select_case_type... Cases>
 std::size_t select_loop(Cases&&... cases) {

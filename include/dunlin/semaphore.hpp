@@ -28,7 +28,7 @@ public:
     constexpr explicit semaphore_core(std::ptrdiff_t permits) noexcept : permits_(permits) {}
     ~semaphore_core();
 
-    // If there are more than `none`: 0, or no_permits().
+    // Takes a permit if there are more than `none`, which is 0 or no_permits().
     bool try_acquire(std::ptrdiff_t none = 0) noexcept {
         std::ptrdiff_t n = permits_.load(std::memory_order_relaxed);
         while (n > none) {
@@ -59,7 +59,7 @@ DUNLIN_API void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most);  // 
 /// Up to `LeastMax` permits, with the interface of std::counting_semaphore. From goroutines and plain threads, in any
 /// mix.
 ///
-/// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
+/// It may be destroyed as soon as it has no waiters, even if a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
 /// Fairness  While there are waiters, a release() gives its permits to those that have waited longest; no caller can
 ///           overtake them.

@@ -18,14 +18,14 @@ namespace dunlin::inline v0_1 {
 /// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain
 /// threads, in any mix.
 ///
-/// It may be destroyed as soon as it is free and has no waiters, even while another's unlock has not returned yet.
-/// Order     What happens before an unlock() happens before the return of every later lock; before an unlock_shared(),
-///           of every later lock().
+/// It may be destroyed as soon as it is free and has no waiters, even if another party's unlock has not returned yet.
+/// Order     What happens before an unlock() happens before the return of every later lock; what happens before an
+///           unlock_shared() happens before the return of every later lock().
 /// Fairness  A waiting writer keeps new readers out. When a writer unlocks, all readers waiting at that moment get in
 ///           before the next writer. So a goroutine that holds it shared must not lock it shared again: with a writer
 ///           in between, both wait for ever.
-/// Misuse    Ends the process with a report: unlocking what is not locked in this way, destruction while it is locked
-///           or waited for.
+/// Misuse    Ends the process with a report: unlocking it when it is not locked in that way, destruction while it is
+///           locked or waited for.
 /// Cost      One atomic operation for each call while there are no waiters.
 /// Source    sync.RWMutex.
 class DUNLIN_API shared_mutex {

@@ -33,10 +33,10 @@ struct flight {
     using stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
     one_shot landed;
-    std::optional<stored> value;  // both: before landed.set() the flight's own function, then constant
+    std::optional<stored> value;  // both: written by the flight's own function before landed.set(), then constant
     std::exception_ptr error;
 
-    // A copy for each that waits.
+    // A copy for each waiter.
     T result() const {
         if (error) std::rethrow_exception(error);
         if (!value) throw goroutine_exited();
@@ -53,7 +53,7 @@ struct flight {
 /// Order     What the function does happens before the return of each call that gets its result.
 /// Errors    Each caller gets what the function throws; if it ends by exit_goroutine(), each of the others gets
 ///           goroutine_exited. A function that calls with its own key is a deadlock.
-/// Lifetime  It may be destroyed while calls that it has started in goroutines of their own (see below) are under way.
+/// Lifetime  It may be destroyed while calls are under way that it has started in goroutines of their own (see below).
 /// Cost      A lock, a look into a hash table and an allocation for a call that is made.
 /// Source    golang.org/x/sync/singleflight.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
@@ -66,7 +66,7 @@ public:
     singleflight(const singleflight&) = delete;
     singleflight& operator=(const singleflight&) = delete;
 
-    /// Calls f(), here, and returns its result; or waits for that of the call with this key that is under way.
+    /// Calls f() here and returns its result; or, if a call with this key is under way, waits for that call's result.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    What f throws; goroutine_exited; std::bad_alloc; what copying the key and T throws.
     template <std::invocable F>
@@ -80,8 +80,8 @@ public:
         return mine->result();
     }
     /// The same until `ctx` is done: throws context_cancelled then. f runs in a goroutine of its own, and goes on when
-    /// the callers have given up: so the first caller does not decide for the others. With a context that is done f is
-    /// not started.
+    /// callers have given up: so the first caller does not decide for the others. If `ctx` is done already, f is not
+    /// started.
     template <class F>
         requires std::invocable<std::decay_t<F>&>
     T call(const Key& key, F&& f, const context& ctx, std::source_location where = std::source_location::current()) {
@@ -92,7 +92,7 @@ public:
         }
         return mine->result();
     }
-    /// The same for `d` at most. False, or nullopt for a T that is not void: the time was over.
+    /// The same for `d` at most. False, or nullopt for a T that is not void: the time ran out.
     template <class Rep, class Period, class F>
         requires std::invocable<std::decay_t<F>&>
     auto call_for(const Key& key, const std::chrono::duration<Rep, Period>& d, F&& f,
@@ -116,14 +116,15 @@ public:
         }
     }
 
-    /// The next call with this key is made, although one is under way. The waiters of that one get its result.
+    /// The next call with this key calls its function, even if another call is under way. The waiters of that call
+    /// still get its result.
     void forget(const Key& key) {
         const std::scoped_lock guard(flights_->lock);
         flights_->under_way.erase(key);
     }
 
 private:
-    // Calls that have been started outlive the singleflight.
+    // Shared: calls that have been started may outlive the singleflight.
     struct table {
         mutex lock;
         std::unordered_map<Key, std::shared_ptr<flight>, Hash, Equal> under_way;  // lock
@@ -173,8 +174,8 @@ private:
         }
     }
 
-    // The flight with this key, in a goroutine of its own if it has to be made. Null: there is none, and `may_start`
-    // false.
+    // The flight with this key; if it has to be made, it runs in a goroutine of its own. Null: there is none, and
+    // `may_start` is false.
     template <class F>
     std::shared_ptr<flight> board(const Key& key, F&& f, bool may_start) {
         detail::check_function(f, "dunlin::singleflight::call");

@@ -28,7 +28,8 @@ namespace detail {
 
 // join() until `limit`. Throws std::bad_alloc.
 DUNLIN_API wait_outcome join_limited(goroutine_handle* g, const wait_limit& limit, std::source_location where);
-// g will not be joined: its end starts `heir`, which has been made, at `entry`. False: g has ended already.
+// g will not be joined: its end starts `heir`, a goroutine that is made already, at `entry`. False: g has ended
+// already.
 DUNLIN_API bool leave_to_heir(goroutine_handle* g, new_goroutine heir, void (*entry)(void*)) noexcept;
 
 }  // namespace detail
@@ -191,10 +192,10 @@ public:
                 where) == detail::wait_outcome::ok; });
     }
 
-    /// Lets go of the goroutine, which goes on by itself; the task holds nothing afterwards. Its result or exception is
-    /// dropped when it ends, in a goroutine of its own.
+    /// Lets go of the goroutine, which goes on by itself; the task holds nothing afterwards. When it ends, a goroutine
+    /// made for this drops its result or exception.
     /// Blocks    Nothing.
-    /// Throws    std::logic_error if the task holds nothing; std::bad_alloc: it still holds the goroutine then.
+    /// Throws    std::logic_error if the task holds nothing; std::bad_alloc: then the task still holds the goroutine.
     void detach(std::source_location where = std::source_location::current()) {
         require("detach");
         struct heir {
@@ -266,8 +267,8 @@ template <class R, class F, class... Args>
     return task<R>(n.g, std::addressof(static_cast<frame*>(n.frame)->result));
 }
 
-/// Starts a goroutine that runs f(args...) and whose result can be taken. As go() otherwise; an exception goes to the
-/// caller of get().
+/// Starts a goroutine that runs f(args...) and whose result can be taken. Otherwise as go(), but an exception goes to
+/// the caller of get().
 /// Cost      About 10 ns, and 10 more for get() when the child runs in place. Figures: docs/benchmarks.md, spawn-join,
 ///           fib.
 template <detail::not_options F>
@@ -327,9 +328,9 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 ///
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can
 /// stop early. go() may be called from anywhere while wait() waits, above all by the members themselves; cancel() and
-/// context() at any time, also during a wait(). Only one wait() or destructor at a time. With set_limit() go() waits
-/// for a place; a member that calls go() of its own group then keeps its place meanwhile. Results, as the members end:
-/// task_set.
+/// context() at any time, also during a wait(). Only one wait() or destructor at a time. With set_limit(), go() waits
+/// for a place; a member that calls go() of its own group keeps its place meanwhile. For results as the members end,
+/// use task_set.
 class DUNLIN_API task_group {
 public:
     task_group() = default;
@@ -355,8 +356,8 @@ public:
     /// published once, and one thread woken at most. With set_limit() they are started one after the other, as places
     /// become free.
     /// Blocks    Nothing; with a limit the goroutine (on a plain thread, that thread).
-    /// Throws    std::bad_alloc, and what copying f throws: none of them has been started then (with a limit: those
-    ///           before it have been). Whatever go() throws.
+    /// Throws    std::bad_alloc, and what copying f throws: then no member has been started (with a limit: those before
+    ///           it have been). Whatever go() throws.
     template <class F>
     [[gnu::always_inline]] void go_n(std::size_t n, const F& f) {
         static_assert(detail::fits<const F&, std::size_t>, DUNLIN_DOES_NOT_FIT);
@@ -395,7 +396,7 @@ public:
         start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
         return true;
     }
-    /// go(); the wait for a place ends when `ctx` is done, with context_cancelled, and f was not touched then. Throws
+    /// go(); the wait for a place ends when `ctx` is done, with context_cancelled; then f was not touched. Throws
     /// std::bad_alloc as well.
     template <class F, class... Args>
         requires detail::goroutine_function<F, Args...>
@@ -403,7 +404,7 @@ public:
         if (places_ != nullptr) places_->acquire(ctx);
         start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
     }
-    /// The same; the wait ends after `d`. False then, and f was not touched.
+    /// The same; the wait ends after `d`. Then it returns false, and f was not touched.
     template <class Rep, class Period, class F, class... Args>
         requires detail::goroutine_function<F, Args...>
     bool try_go_for(const std::chrono::duration<Rep, Period>& d, F&& f, Args&&... args) {
@@ -420,7 +421,7 @@ public:
         return true;
     }
 
-    /// At most n members at a time: go() waits until one has ended. no_limit: as many as there are.
+    /// At most n members at a time: go() waits until one has ended. no_limit: any number.
     /// Throws    std::invalid_argument if n is 0; std::logic_error while the group has members; std::bad_alloc.
     void set_limit(std::size_t n);
     static constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
@@ -436,8 +437,9 @@ public:
     /// std::bad_alloc as well.
     void wait(const dunlin::context& ctx, std::source_location where = std::source_location::current());
 
-    /// Cancelled when a member throws (cause() is its exception), by cancel(), and with the parent. After a wait() that
-    /// has rethrown it is a new one. Declared in dunlin/context.hpp. Throws std::bad_alloc.
+    /// The group's context: cancelled when a member throws (cause() is its exception), by cancel(), and with the
+    /// parent. After a wait() that has rethrown, it is a new context. Declared in dunlin/context.hpp. Throws
+    /// std::bad_alloc.
     dunlin::context context() const;
     /// Asks the members to stop.
     void cancel() const;
@@ -450,7 +452,7 @@ private:
         }
         start_in_place(options, std::forward<F>(f), std::forward<Args>(args)...);
     }
-    // With a place, if there is a limit. What ends after the function and its destructors.
+    // Ends a member, after its function and its destructors. If there is a limit, the member has a place.
     struct member_guard {
         task_group* group;
         ~member_guard() {
@@ -460,10 +462,10 @@ private:
             group->members_.done();
         }
     };
-    // What a member runs, in the goroutine's own storage.
+    // What a member runs. It lies in the goroutine's own storage.
     template <class Call>
     struct member {
-        detail::member_mark<task_group> of;  // members_ is its first
+        detail::member_mark<task_group> of;  // the group's address is that of members_
         Call run;
         template <class... Values>
         explicit member(task_group* g, Values&&... values) : of(g),
@@ -479,7 +481,7 @@ private:
             }
         }
     };
-    // Members that are made and not yet started; those that are left are destroyed, and never ran.
+    // Members that are made and not yet started. Those that are left are destroyed; they never ran.
     template <class Body>
     struct made_members {
         detail::new_goroutines list;
@@ -510,7 +512,7 @@ private:
     struct locked;
 
     detail::group_counter members_;
-    // lock_ to write; wait() looks when all members have ended
+    // lock_ to write; wait() reads it when all members have ended
     platform::atomic<bool> has_error_{false};
     alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
     std::exception_ptr error_;                               // lock_: the first

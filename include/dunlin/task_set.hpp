@@ -27,8 +27,8 @@ namespace dunlin::inline v0_1 {
 /// From goroutines and plain threads, all members at any time; several callers may take results, and each gets
 /// different ones. The destructor waits for all members, and drops the results that were not taken.
 /// Order     Everything that a member did happens before the return of the next() that gets its result.
-/// Errors    An exception of a member comes out of the next() that takes it; it does not end the others: that is for
-///           cancel() to do. (In a task_group the first one cancels.)
+/// Errors    An exception of a member comes out of the next() that takes it; it does not stop the others; cancel() does
+///           that. (In a task_group the first one cancels.)
 /// Cost      That of a task_group's member, an allocation for the result, and a lock.
 /// Source    tokio::task::JoinSet.
 template <class T>
@@ -38,7 +38,7 @@ class task_set {
         "the result of a task_set's members is void or an object that can be moved: use a pointer for a reference");
 
 public:
-    /// What next() gives: the result, and nullopt if there is none; for void a bool.
+    /// What next() returns: the result, or nullopt if there is none; for void a bool.
     using result = std::conditional_t<std::is_void_v<T>, bool, std::optional<stored>>;
 
     task_set() = default;
@@ -48,14 +48,15 @@ public:
     task_set& operator=(const task_set&) = delete;
     ~task_set() = default;
 
-    /// Starts a member. With a limit it waits for a place, see task_group::set_limit(): places are those of members
-    /// that run, not of results that wait to be taken.
+    /// Starts a member. With a limit it waits for a place, see task_group::set_limit(): members that run hold places;
+    /// results that wait to be taken do not.
     template <class F, class... Args>
         requires detail::goroutine_function<F, Args...>
     void go(F&& f, Args&&... args) {
         begin([&](auto&& call) { members_.go(std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
     }
-    /// The same if there is a place now. False: nothing was started, and f and its arguments were copied or moved from.
+    /// The same if there is a place now. False: nothing was started, but f and its arguments have been copied or moved
+    /// from.
     template <class F, class... Args>
         requires detail::goroutine_function<F, Args...>
     bool try_go(F&& f, Args&&... args) {
@@ -77,12 +78,12 @@ public:
             const std::scoped_lock lock(mutex_);
             idle = running_ == 0;
         }
-        if (idle) members_.wait();  // they are at their very end
+        if (idle) members_.wait();  // short: they are at their very end
         members_.set_limit(n);
     }
 
-    /// The result of the member that ended first of those whose results have not been taken; waits for one to end.
-    /// nullopt (false) when there are no members, and no results.
+    /// Returns the result of the member that ended first among those whose results have not been taken; waits for one
+    /// to end. nullopt (false) when there are neither members nor results.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    What the member threw; goroutine_exited if it ended by exit_goroutine(). The result is taken then.
     result next(std::source_location where = std::source_location::current()) {
@@ -91,13 +92,13 @@ public:
         return take(lock);
     }
     /// The same until `ctx` is done: throws context_cancelled then, and no result was taken. A result that is there is
-    /// taken all the same.
+    /// taken even then.
     result next(const dunlin::context& ctx, std::source_location where = std::source_location::current()) {
         std::unique_lock lock(mutex_);
         ended_.wait(lock, ctx, [this] { return ready(); }, where);
         return take(lock);
     }
-    /// The same for `d` at most. nullopt (false) then; empty() says whether there is anything to wait for.
+    /// The same for `d` at most. nullopt (false) after that time; empty() says whether there is anything to wait for.
     template <class Rep, class Period>
     result next_for(const std::chrono::duration<Rep, Period>& d,
                     std::source_location where = std::source_location::current()) {
@@ -113,14 +114,14 @@ public:
         if (!ended_.wait_until(lock, t, [this] { return ready(); }, where)) return result();
         return take(lock);
     }
-    /// The same for a member that has ended.
+    /// The same without waiting: only if a member has ended.
     result try_next() {
         std::unique_lock lock(mutex_);
         if (first_ == nullptr) return result();
         return take(lock);
     }
 
-    /// Members that run, and results that have not been taken.
+    /// How many members run and how many results have not been taken, together.
     std::size_t size() const {
         const std::scoped_lock lock(mutex_);
         return running_ + results_;
@@ -139,7 +140,7 @@ private:
         std::unique_ptr<outcome> next;
     };
 
-    // Starts a member by start(call). Throws: there is none.
+    // Starts a member by start(call). If it throws, there is no member.
     template <class Start, class F, class... Args>
     void begin(Start start, F&& f, Args&&... args) {
         detail::check_function(f, "dunlin::task_set::go");
@@ -155,7 +156,7 @@ private:
                 set->one_more();
             }
             member(member&& other) : set(other.set), mine(std::move(other.mine)), run(std::move(other.run)) {}
-            // It has not been started, or was not moved on: its place is given back.
+            // It was neither started nor moved on: it counts no more.
             ~member() {
                 if (mine != nullptr) set->one_less();
             }
@@ -219,7 +220,7 @@ private:
 
     mutable mutex mutex_;
     condition_variable ended_;
-    std::unique_ptr<outcome> first_;  // mutex_: in the order of their ends
+    std::unique_ptr<outcome> first_;  // mutex_: in the order in which the members ended
     outcome* last_ = nullptr;         // mutex_
     std::size_t running_ = 0;         // mutex_
     std::size_t results_ = 0;         // mutex_

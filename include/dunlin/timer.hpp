@@ -20,7 +20,7 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// A one-shot timer without its channel is a number; the channel is made when it is asked for. `period_ns` 0: once.
+// A one-shot timer is a number until its channel is asked for; only then the channel is made. `period_ns` 0: once.
 DUNLIN_API chan_core* make_timer_channel(std::int64_t due_ns, std::int64_t period_ns);
 DUNLIN_API bool stop_timer_channel(chan_core* c) noexcept;
 DUNLIN_API bool reset_timer_channel(chan_core* c, std::int64_t due_ns, std::int64_t period_ns);
@@ -28,7 +28,7 @@ DUNLIN_API bool reset_timer_channel(chan_core* c, std::int64_t due_ns, std::int6
 [[noreturn]] DUNLIN_API void throw_uninitialized_timer(const char* operation);
 [[noreturn]] DUNLIN_API void throw_non_positive_interval(const char* operation);
 
-// What after_func() runs, with its timer; counted.
+// The function that after_func() runs, and its timer; counted.
 class DUNLIN_API timed_call {
 public:
     virtual ~timed_call();
@@ -41,11 +41,11 @@ public:
     void start(std::int64_t due_ns);  // throws std::bad_alloc
     bool stop() noexcept;
     bool reset(std::int64_t due_ns);  // throws std::bad_alloc
-    void drop() noexcept;             // release() of the timer's own
+    void drop() noexcept;             // releases the timer's own reference
     void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
     void release(std::uint32_t n = 1) noexcept {
-        // The last one need not count down. Acquire-release: the last one, which deletes it, sees what the others did
-        // with it.
+        // The last holder need not count down. Acquire-release: the last holder, which deletes the object, sees what
+        // the others did with it.
         if (references_.load(std::memory_order_acquire) == n ||
             references_.fetch_sub(n, std::memory_order_acq_rel) == n) {
             delete this;
@@ -58,7 +58,7 @@ private:
     alignas(8) unsigned char entry_[56];  // timer::timer_entry and more; src/chan/timed_call.cpp
 };
 
-// It may be called several times, so it is not given away.
+// f may be called several times, so it is called as an lvalue.
 template <class F>
 inline constexpr bool can_be_timed = std::is_invocable_v<std::decay_t<F>&> &&
     std::constructible_from<std::decay_t<F>, F>;
@@ -80,7 +80,7 @@ private:
 ///
 /// Go 1.23's rules: after stop() or reset() has returned, no old value is received; a value that was not received
 /// counts as pending. The channel has length and capacity 0. Dropping the timer stops it, unless it was made by
-/// after_func(). Any number of goroutines and threads may use the channel, but only one at a time the timer itself.
+/// after_func(). Any number of goroutines and threads may use the channel; only one at a time may use the timer itself.
 /// Exact     Never early; in an idle process it is late by the time it takes to wake a thread. The value is the time at
 ///           which it was due.
 /// Cost      A clock reading: nothing else is done until there is a waiter on the channel. after_func(): an entry in a
@@ -137,7 +137,7 @@ public:
         return call_->stop();
     }
 
-    /// Starts it anew, `d` from now; zero or negative: it fires at once. True if it was pending before. Throws
+    /// Starts it anew, to fire `d` from now; zero or negative: at once. True if it was pending before. Throws
     /// std::logic_error if it was never started, std::bad_alloc.
     template <class Rep, class Period>
     bool reset(const std::chrono::duration<Rep, Period>& d) {
@@ -168,7 +168,7 @@ private:
     detail::timed_call* call_ = nullptr;
     std::int64_t due_ns_ = 0;
     mutable kind kind_ = kind::none;
-    bool stopped_ = false;  // while it is a number
+    bool stopped_ = false;  // while kind_ is number
 };
 
 /// Sends the time every `period` (Go's time.Ticker). A late receiver finds one tick and misses the others. Dropping it
@@ -204,7 +204,7 @@ public:
     /// No more ticks; an unread one is dropped. True if it was running. The channel is not closed.
     bool stop() noexcept { return channel_.core() != nullptr && detail::stop_timer_channel(channel_.core()); }
 
-    /// Stops it and starts it with this period; the next tick comes after it. True if it was running.
+    /// Stops it and starts it with this period, after which the next tick comes. True if it was running.
     /// Throws std::invalid_argument "non-positive interval for Ticker.Reset", std::bad_alloc; std::logic_error if it
     /// was moved from.
     template <class Rep, class Period>
@@ -232,8 +232,8 @@ receiver<clock::time_point> after(N) {
 }
 
 /// Runs f() in a goroutine of its own, after `d`. The timer can stop it before that, and start it again; dropping the
-/// timer does not stop it. When run() returns, pending ones are forgotten, as goroutines are: they never run, and f is
-/// destroyed when the timer is dropped; if the timer was dropped before, never. Throws std::invalid_argument if f is
+/// timer does not stop it. When run() returns, pending calls are forgotten, as goroutines are: they never run, and f is
+/// destroyed when the timer is dropped, or never, if the timer was dropped before. Throws std::invalid_argument if f is
 /// null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
 timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {

@@ -18,9 +18,9 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// The counter behind wait_group, task_group and latch. One word: references, whether there are waiters, and things not
-// done. The references keep a shared counter alive while a caller is still in done(); counters that stand alone do not
-// use them.
+// The counter behind wait_group, task_group and latch. One word holds the number of references, whether there are
+// waiters, and the number of things not done. The references keep a shared counter alive while a caller is still in
+// done(); counters that stand alone do not use them.
 class DUNLIN_API group_counter {
 public:
     constexpr group_counter() noexcept = default;
@@ -29,21 +29,21 @@ public:
     group_counter(const group_counter&) = delete;
     group_counter& operator=(const group_counter&) = delete;
 
-    // Throws std::overflow_error above most_added, std::logic_error below zero. One member more needs no look: the
-    // other half of the count's range is kept free for members, of which there is not memory for so many.
+    // Throws std::overflow_error above most_added, std::logic_error below zero. Adding a member needs no check: the
+    // other half of the count's range is kept free for members, and there is not memory for that many.
     static constexpr std::uint32_t most_added = INT32_MAX;
     void add(std::int64_t n);
     void add_one() noexcept { word_.fetch_add(1, std::memory_order_relaxed); }
     void add_some(std::uint32_t n) noexcept { word_.fetch_add(n, std::memory_order_relaxed); }  // members as well
     void done() noexcept {
-        // The common case here; what it pairs with is said in add_slow().
+        // The common case; add_slow() says what it pairs with.
         std::uint64_t word = word_.load(std::memory_order_relaxed);
         if ((word & waiting) != 0 || static_cast<std::uint32_t>(word) == 0 ||
             !word_.compare_exchange_strong(word, word - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
             add_slow(-1, "");
         }
     }
-    // The text begins the std::logic_error if the counter would fall below zero.
+    // `negative` begins the text of the std::logic_error that is thrown if the counter would fall below zero.
     void subtract(std::int64_t n, const char* negative) { add_slow(-n, negative); }
     void wait(unsigned char reason, bool in_place, std::source_location where) noexcept;
     // throws std::bad_alloc
@@ -54,7 +54,7 @@ public:
     static group_counter* make();
     void reference() noexcept { word_.fetch_add(one_reference, std::memory_order_relaxed); }
     void release() noexcept;
-    // A member that holds a reference: both in one step.
+    // Adds a member that holds a reference, both in one step.
     void add_member() noexcept { word_.fetch_add(one_reference + 1, std::memory_order_relaxed); }
     void member_done() noexcept {
         // The common case: neither the last thing counted while there are waiters, nor the last reference, nor counted
@@ -80,15 +80,15 @@ private:
     platform::atomic<std::uint64_t> word_{one_reference};
 };
 
-// Of sched::wait_reason; checked in src/sync/group_counter.cpp.
+// Values of sched::wait_reason; checked in src/sync/group_counter.cpp.
 inline constexpr unsigned char wait_group_reason = 5;
 inline constexpr unsigned char latch_reason = 19;
 
 DUNLIN_API void check_count(const char* what, std::int64_t n, std::int64_t most);  // throws std::invalid_argument
 
-// What the storage of a group's member begins with: the address of what it belongs to, plus one. No callable of a
-// program begins so, thus reports tell members from other goroutines by it (src/observe/wait_graph.cpp). Cleared by the
-// member's end: the storage is used again.
+// The beginning of the storage of a group's member: the address of its group, plus one. No callable of a program begins
+// like this, so reports can tell members from other goroutines (src/observe/wait_graph.cpp). The member's end clears
+// it, since the storage is used again.
 template <class Group>
 class member_mark {
 public:
@@ -127,9 +127,9 @@ public:
 
     /// Adds n, which may be negative. Reaching zero wakes all waiters.
     /// Throws std::logic_error "negative wait_group counter" if it would fall below zero, std::overflow_error if it
-    /// would pass INT32_MAX (Go's limit); it leaves it as it is then.
-    /// Order     What happens before an add that brings the counter to zero happens before the return of the waits it
-    ///           ends.
+    /// would pass INT32_MAX (Go's limit); then the counter is unchanged.
+    /// Order     What happens before an add that brings the counter to zero happens before the return of the waits that
+    ///           it ends.
     void add(int n = 1) { counter_->add(n); }
     /// add(-1).
     void done() { counter_->add(-1); }
@@ -148,7 +148,7 @@ public:
             detail::throw_cancelled(ctx, "wait_group wait");
         }
     }
-    /// For `d` at most. True if the counter is zero. Throws std::bad_alloc.
+    /// Waits for `d` at most. True if the counter is zero. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d,
         std::source_location where = std::source_location::current()) const {

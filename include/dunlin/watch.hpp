@@ -18,7 +18,7 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
-// The place of a follower is the version that it has received last.
+// A follower's place is the version that it has received last.
 template <class T>
 class watch_state : public publisher {
 public:
@@ -41,8 +41,8 @@ public:
         return current;
     }
 
-    // `next` is the old value afterwards: the last reference to it goes when the lock is free. False: it is closed, or
-    // the value is not `expected` (null: any) any more.
+    // Afterwards `next` is the old value, so that its last reference is dropped when the lock is free. False: it is
+    // closed, or the value is no longer `expected` (null: any).
     bool replace(std::shared_ptr<const T>& next, const T* expected) noexcept {
         const locked guard(*this);
         if (closed || (expected != nullptr && expected != current.get())) return false;
@@ -66,7 +66,7 @@ struct watch_end {
 /// Follows a watch: what its value is, and when it has changed. It receives the latest value, not every value: a slow
 /// receiver misses those that were replaced meanwhile. A copy has seen what the original has seen.
 ///
-/// One thread or goroutine at a time may use a receiver; each wants one of its own.
+/// One thread or goroutine at a time may use a receiver; give each its own.
 /// Select    on_recv(receiver, handler); the handler takes std::optional<T>, T, or nothing.
 template <class T>
 class watch_receiver : public detail::following<detail::watch_state<T>, T> {
@@ -83,9 +83,9 @@ public:
 
     /// The value now; it still counts as not received. Throws what copying T throws.
     T get() const { return *snapshot(); }
-    /// The same without a copy: it stays as it is, whatever is sent meanwhile.
+    /// The same without a copy: the object does not change, whatever is sent meanwhile.
     std::shared_ptr<const T> snapshot() const { return this->state().snapshot(); }
-    /// Is there a value that it has not received?
+    /// Whether there is a value that it has not received.
     bool has_changed() const { return this->state().behind(this->cell()) != 0; }
 
 private:
@@ -95,7 +95,8 @@ private:
 };
 
 /// A value that changes, and receivers that want to know: configuration, a state, a leader. A counted handle: copies
-/// are the same. It is closed when the last of them goes, or by close(). From goroutines and plain threads, in any mix.
+/// refer to the same object. It is closed when the last copy is destroyed, or by close(). From goroutines and plain
+/// threads, in any mix.
 ///
 /// T is copied for each receiver, outside any lock; a large T is better held by a std::shared_ptr.
 /// Order     What happens before a send happens before the return of the receives that get its value, or a later one.
@@ -112,7 +113,7 @@ public:
         : end_(std::make_shared<detail::watch_end<T>>(
               std::make_shared<detail::watch_state<T>>(std::make_shared<const T>(std::move(first))))) {}
 
-    /// A receiver that has seen the present value. Legal when it is closed. Throws std::bad_alloc.
+    /// A receiver that has seen the present value. Allowed after close(). Throws std::bad_alloc.
     watch_receiver<T> subscribe() const { return watch_receiver<T>(end_->state); }
 
     /// Replaces the value and wakes the receivers. Does not block; without receivers the value is replaced all the
@@ -123,9 +124,9 @@ public:
         if (!state().replace(next, nullptr)) throw channel_closed("send on closed channel");
     }
     /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
-    /// and no receiver woken. Returns whether it was. If another change came first, f is called again, with a copy of
-    /// the new value: so f must do nothing but change its argument. Does not block.
-    /// Throws    channel_closed; what f and copying T throw; nothing has changed then.
+    /// and no receiver is woken. Returns whether the value was replaced. If another change came first, f is called
+    /// again, with a copy of the new value: so f must do nothing but change its argument. Does not block.
+    /// Throws    channel_closed; what f and copying T throw. Nothing has changed then.
     template <class F>
         requires std::invocable<F&, T&>
     bool modify(F&& f) const {
@@ -147,7 +148,7 @@ public:
     T get() const { return *snapshot(); }
     std::shared_ptr<const T> snapshot() const { return state().snapshot(); }
 
-    /// No more values: receivers get the last one if they have not had it, and then nullopt.
+    /// No more values: receivers get the last one if they have not received it, and then nullopt.
     /// Throws    channel_closed if it is closed already.
     void close() const {
         if (!state().close()) throw channel_closed("close of closed channel");

@@ -25,7 +25,7 @@ public:
 /// Any number of permits, of which an acquire takes several at once: bytes of memory, say, or parts of a quota. From
 /// goroutines and plain threads, in any mix.
 ///
-/// It may be destroyed as soon as it has no waiters, even while a release() that ended a wait has not returned yet.
+/// It may be destroyed as soon as it has no waiters, even if a release() that ended a wait has not returned yet.
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
 /// Fairness  First come, first served: no waiter is overtaken, so callers that want few permits cannot keep one that
 ///           wants many waiting for ever. While there are waiters, try_acquire() takes nothing, even if permits are
@@ -36,7 +36,7 @@ public:
 /// Source    Go's golang.org/x/sync/semaphore.Weighted; tokio::sync::Semaphore for close().
 class DUNLIN_API weighted_semaphore {
 public:
-    /// With `permits` of them. Throws std::invalid_argument if that is negative.
+    /// Begins with `permits` permits. Throws std::invalid_argument if that is negative.
     explicit weighted_semaphore(std::ptrdiff_t permits);
     ~weighted_semaphore();
     weighted_semaphore(const weighted_semaphore&) = delete;
@@ -49,7 +49,7 @@ public:
     void acquire(std::ptrdiff_t n = 1, std::source_location where = std::source_location::current()) {
         take(n, nullptr, where);
     }
-    /// The same until `ctx` is done: throws context_cancelled then. Permits that are there are taken all the same.
+    /// The same until `ctx` is done: throws context_cancelled then. Permits that are there are taken even then.
     /// Throws std::bad_alloc as well.
     void acquire(const context& ctx, std::source_location where = std::source_location::current()) {
         acquire(1, ctx, where);
@@ -60,9 +60,9 @@ public:
             detail::throw_cancelled(ctx, "semaphore acquire");
         }
     }
-    /// Takes n permits if they are there and there are no waiters. False as well if it is closed, or n negative.
+    /// Takes n permits if they are there and there are no waiters. Also false if it is closed, or n is negative.
     bool try_acquire(std::ptrdiff_t n = 1) noexcept;
-    /// acquire() for `d` at most. False: the time was over, and nothing was taken. Throws as acquire(); std::bad_alloc.
+    /// acquire() for `d` at most. False: the time ran out, and nothing was taken. Throws as acquire(); std::bad_alloc.
     template <class Rep, class Period>
     bool try_acquire_for(const std::chrono::duration<Rep, Period>& d,
                          std::source_location where = std::source_location::current()) {
@@ -87,7 +87,7 @@ public:
 
     /// Gives n permits back, or adds them. Does not block. Legal after close().
     /// Throws    std::invalid_argument if n is negative, std::overflow_error if there would be more than a
-    ///           std::ptrdiff_t counts; nothing has changed then.
+    ///           std::ptrdiff_t can count; nothing has changed then.
     void release(std::ptrdiff_t n = 1);
 
     /// No more permits: waiters, and all later acquires, get semaphore_closed. Holders of permits are not affected.

@@ -1,5 +1,5 @@
 // atomic.hpp - the runtime's atomic variables: those of std, under a name of their own. The checking build (the preset
-// `sim`) compiles the same files with variables that a simulation sees each access of.
+// `sim`) compiles the same files with variables whose every access a simulation sees.
 #pragma once
 
 #include <dunlin/config.hpp>

@@ -18,29 +18,29 @@
 
 namespace dunlin::inline v0_1 {
 
-/// What a call that does not wait has found, or one that waits for a limited time only.
+/// The result of a call that does not wait, or that waits for a limited time only.
 enum class channel_status : unsigned char {
     ok,           ///< the value was sent or received
-    would_block,  ///< no partner and no value there; for a timed call: until its time was over
+    would_block,  ///< no partner and no value there; for a timed call, until its time ran out
     closed,       ///< the channel is closed, and for a receive, drained
 };
 
 namespace detail {
 
-// What a channel must know of its elements. Null functions: a copy of the bytes does it, and there is nothing to
+// What a channel must know about its elements. Null functions: copying the bytes is enough, and there is nothing to
 // destroy.
 struct element_type {
     std::size_t size;
     std::size_t align;
-    void (*move)(void* to, void* from) noexcept;  // constructs *to; *from is as moved from
+    void (*move)(void* to, void* from) noexcept;  // constructs *to; leaves *from moved from
     void (*destroy)(void*) noexcept;
-    bool boxed = false;  // a `boxed`: may be put back
+    bool boxed = false;  // it is a `boxed`, and may be put back
 };
 
-// An element whose move or copy may throw stands in a box, of which the channel moves the address.
+// An element whose move or copy may throw lies in a box; the channel moves the box's address.
 struct DUNLIN_API box_base {
     virtual ~box_base();
-    box_base* next = nullptr;  // the channel's, of those that were put back
+    box_base* next = nullptr;  // the channel's list of those that were put back
 };
 using boxed = std::unique_ptr<box_base>;
 
@@ -53,7 +53,7 @@ struct box final : box_base {
 template <class T>
 inline constexpr bool needs_box = !std::is_nothrow_move_constructible_v<T>;
 
-// What the channel sees of a T.
+// A T, as the channel sees it.
 template <class T>
 using element_of = std::conditional_t<needs_box<T>, boxed, T>;
 
@@ -67,7 +67,7 @@ inline constexpr element_type element_type_of = {
     std::is_same_v<T, boxed>,
 };
 
-// Its first member, so that handles can be copied without a call.
+// The first member of a channel, so that handles can be copied without a call.
 struct chan_references {
     platform::atomic<std::uint32_t> references{1};
 };
@@ -76,11 +76,11 @@ struct chan_references {
 DUNLIN_API chan_core* make_channel(const element_type& type, std::ptrdiff_t capacity);
 DUNLIN_API void destroy_channel(chan_core* c) noexcept;  // after the last reference
 
-// `value` is moved from when the outcome is ok, and only then. A null channel: for ever. `limit` null: without one.
-// Throw std::bad_alloc if there is no memory for a deadline.
+// `value` is moved from if the outcome is ok, and only then. A null channel: waits for ever. `limit` null: no limit.
+// This and the next throw std::bad_alloc if there is no memory for a deadline.
 DUNLIN_API wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit,
     const std::source_location& where);
-// Constructs the element at `slot` when the outcome is ok, and only then.
+// Constructs the element at `slot` if the outcome is ok, and only then.
 DUNLIN_API wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit,
     const std::source_location& where);
 DUNLIN_API channel_status channel_try_send(chan_core* c, void* value) noexcept;
@@ -109,14 +109,14 @@ public:
     ~chan_handle() { release(core_); }
 
     chan_core* core() const noexcept { return core_; }
-    // The reference is the caller's now.
+    // Gives the reference to the caller.
     chan_core* detach() noexcept { return std::exchange(core_, nullptr); }
 
     static void reference(chan_core* c) noexcept {
         if (c != nullptr) reinterpret_cast<chan_references*>(c)->references.fetch_add(1, std::memory_order_relaxed);
     }
     static void release(chan_core* c) noexcept {
-        // Acquire-release: the last one, which destroys it, sees what the others did with it.
+        // Acquire-release: the last holder, which destroys the channel, sees what the others did with it.
         if (c != nullptr && reinterpret_cast<chan_references*>(c)->references.fetch_sub(1,
             std::memory_order_acq_rel) == 1) {
             destroy_channel(c);
@@ -135,8 +135,8 @@ union element_slot {
     T value;
 };
 
-// The element that a send of `value` gives to the channel. For a type whose move may throw a copy, in a box: `value` is
-// as it was whatever becomes of it. Throws what copying T throws, std::bad_alloc.
+// The element that a send of `value` gives to the channel. For a type whose move may throw it is a copy, in a box:
+// `value` is unchanged, whatever becomes of the copy. Throws what copying T throws, std::bad_alloc.
 template <class T>
 class outgoing {
 public:
@@ -160,8 +160,9 @@ private:
     std::conditional_t<needs_box<T>, boxed, T*> element_;
 };
 
-// The element in `slot`, which was received from c, as a Result made by make(T&&), or make(const T&) for a T in a box:
-// a prvalue, so that nothing is moved in between. If that throws, a T in a box is first in its channel again.
+// Returns what make(T&&), or make(const T&) for a T in a box, makes of the element in `slot`, which was received from
+// c. The result is a prvalue, so that nothing is moved in between. If make throws, a T in a box is first in its channel
+// again.
 template <class T, class Make>
 auto take_as(element_slot<element_of<T>>& slot, [[maybe_unused]] chan_core* c, Make make) {
     struct guard {

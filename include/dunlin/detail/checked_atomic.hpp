@@ -1,8 +1,8 @@
-// checked_atomic.hpp - std::atomic for the checking build: where a simulation runs on the calling thread, each access
-// is the simulation's to make, at a moment that it chooses; elsewhere it is std::atomic's.
+// checked_atomic.hpp - std::atomic for the checking build: if a simulation runs on the calling thread, the simulation
+// makes each access, at a moment that it chooses; otherwise std::atomic makes it.
 //
-// The interface is that part of std::atomic's which the runtime uses. Each call notes the line that it stands in, for
-// the story of a failure; conversions and operators, which have no room for that, note this file's.
+// The interface is the part of std::atomic's that the runtime uses. Each call notes its own source line, for the story
+// of a failure; conversions and operators, which cannot take one, note a line of this file.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -24,7 +24,7 @@ public:
         const std::source_location& where) = 0;
     virtual void store(void* at, unsigned size, std::uint64_t value, std::memory_order order,
         const std::source_location& where) = 0;
-    // Returns the value before.
+    // Returns the old value.
     virtual std::uint64_t modify(void* at, unsigned size, change what, std::uint64_t operand, std::memory_order order,
                                  const std::source_location& where) = 0;
     virtual bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t wanted,
@@ -51,7 +51,7 @@ class checked_atomic {
     static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
 
     using place = std::source_location;
-    // What fetch_add() takes.
+    // The types that have fetch_add().
     static constexpr bool counts = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 public:

@@ -19,12 +19,12 @@
 
 namespace dunlin::inline v0_1::detail {
 
-// Three steps: claim() (one succeeds), a result is stored, it becomes ready; the last may wait for the end of the
-// goroutine. Counted; the last reference destroys it, as it says itself.
+// Three steps: claim(), which succeeds for one caller; a result is stored; the state becomes ready. The last step may
+// wait for the end of the goroutine. Counted; the last reference destroys the state, by its destroy_.
 template <class T>
 class future_state {
 public:
-    // Not const, also for a const T: what is moved in can be moved out.
+    // Not const, even for a const T, so that what is moved in can be moved out.
     using stored = std::conditional_t<std::is_void_v<T>, char,
         std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::remove_cv_t<T>>>;
     using destroyer = void (*)(future_state*) noexcept;
@@ -38,7 +38,7 @@ public:
 
     void reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept {
-        // Acquire-release: the last one sees what the others did with it.
+        // Acquire-release: the last holder sees what the others did with the state.
         if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy_(this);
     }
     static void delete_state(future_state* s) noexcept { delete s; }
@@ -47,7 +47,7 @@ public:
         if (claimed_.exchange(true, std::memory_order_acq_rel))
             throw std::future_error(std::future_errc::promise_already_satisfied);
     }
-    // It becomes ready when the goroutine has ended. Throws std::bad_alloc; then it is not claimed.
+    // It becomes ready when the goroutine has ended. Throws std::bad_alloc; then the state is not claimed.
     void claim_for_exit() {
         claim();
         try {
@@ -111,10 +111,10 @@ public:
             error_ = std::current_exception();  // null while exit_goroutine() passes
         }
     }
-    // After it the object may be gone, if the caller holds no reference.
+    // After this call the object may be gone, if the caller holds no reference.
     void make_ready() noexcept { ready_.set(); }
 
-    // Its function has not been called yet.
+    // Whether it has a deferred function that has not been called yet.
     bool is_deferred() const noexcept { return deferred_.load(std::memory_order_relaxed) != nullptr; }
     // One of the waiters calls the deferred function.
     wait_outcome wait(const wait_limit* limit, const std::source_location& where) {
@@ -124,8 +124,9 @@ public:
         return ready_.wait(future_reason, limit, where);
     }
 
-    // After wait(); once. The exception goes to the caller alone. The caller may read it while the promise lets go of
-    // this state: the last reference frees the state, and only the standard library's own counter orders that.
+    // After wait(); once. The state gives its exception away, so that only the caller holds it. Otherwise the promise,
+    // releasing the last reference, might free the exception while the caller reads it, and only the standard library's
+    // own counter would order the two.
     T take() {
         if (error_) std::rethrow_exception(std::move(error_));
         if constexpr (std::is_reference_v<T>) {
@@ -173,7 +174,7 @@ private:
     platform::atomic<deferred_call> deferred_;
     platform::atomic<std::uint32_t> references_{1};
     platform::atomic<bool> claimed_{false};
-    bool has_value_ = false;    // the caller that has claimed; others after ready_
+    bool has_value_ = false;    // the caller that has claimed writes it; others read it after ready_
     std::exception_ptr error_;  // the same
     union {
         stored value_;          // the same
@@ -208,7 +209,7 @@ private:
     future_state<T>* state_ = nullptr;
 };
 
-// The same in memory of an allocator.
+// A future_state in memory from an allocator.
 template <class T, class Allocator>
 class allocated_state final : public future_state<T> {
 public:

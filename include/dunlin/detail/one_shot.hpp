@@ -1,4 +1,5 @@
-// one_shot.hpp - something that happens once and can be waited for. Behind once_flag and future; not for direct use.
+// one_shot.hpp - something that happens once and can be waited for. once_flag and future are built on it; not for
+// direct use.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -23,12 +24,12 @@ public:
 
     // Acquire: what happened before set() is seen.
     bool is_set() const noexcept { return word_.load(std::memory_order_acquire) == done; }
-    // True for the first caller: it has to set() it.
+    // True for the first caller, which then has to call set().
     bool begin() noexcept {
         std::uint32_t expected = fresh;
         return word_.compare_exchange_strong(expected, begun, std::memory_order_relaxed);
     }
-    // After it the object may be gone.
+    // After this call the object may be gone.
     void set() noexcept;
     wait_outcome wait(unsigned char reason, const wait_limit* limit, const std::source_location& where);
 

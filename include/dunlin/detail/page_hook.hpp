@@ -1,4 +1,4 @@
-// page_hook.hpp - how dunlin::debug, where it is linked, is told of DUNLIN_DEBUG=page=ADDRESS.
+// page_hook.hpp - how dunlin::debug, if it is linked, is told of DUNLIN_DEBUG=page=ADDRESS.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -10,7 +10,7 @@ struct page_hook {
     void (*end)() noexcept = nullptr;                       ///< there, after it
 };
 
-/// Before the first run(), by a static object.
+/// Called before the first run(), by a static object.
 DUNLIN_API void set_page_hook(const page_hook& hook) noexcept;
 
 }  // namespace dunlin::detail

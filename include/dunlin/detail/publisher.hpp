@@ -1,15 +1,15 @@
-// publisher.hpp - one side that publishes, and those that follow it, each at a place of its own. Behind watch and
-// broadcast; not for direct use.
+// publisher.hpp - one side that publishes, and those that follow it, each at a place of its own. watch and broadcast
+// are built on it; not for direct use.
 //
 // Data       head: how much has been published. Each follower has a place, up to which it has read, and a channel
-//            `news` with room for one permit. All under the lock, but for the channels, which have their own.
+//            `news` with room for one permit. All are under the lock, except for the channels, which have their own.
 // Invariant  The permit is there exactly when the follower's place is before the head, except between the receive that
 //            has taken it and the read that follows, by the same party. So select() over `news` means what recv() does.
 // Publish    head += 1; each follower at the old head gets its permit. (The others have one, or have just taken it and
 //            will read.)
-// Read       the place moves on; settle() gives or takes the permit for where it stands then.
-// Close      `closed`, and `news` of all are closed: they can always be received from then on, and a read says what
-//            there is, or that it was the last.
+// Read       the place moves on; then settle() gives or takes the permit, as the new place requires.
+// Close      `closed` is set, and all `news` are closed: from then on they can always be received from, and a read says
+//            what there is, or that nothing is left.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -44,8 +44,8 @@ public:
     publisher(const publisher&) = delete;
     publisher& operator=(const publisher&) = delete;
 
-    // The lock for a scope. The runtime's, not one of the program's: a run() that ends must not leave it held. So
-    // nothing of the program's happens under it: nothing is copied, destroyed or thrown.
+    // Holds the lock for a scope. It is a lock of the runtime, not of the program: a run() that ends must not leave it
+    // held. So no code of the program runs under it: no value is copied or destroyed, and nothing is thrown.
     class DUNLIN_API locked {
     public:
         explicit locked(const publisher& p) noexcept;
@@ -65,7 +65,7 @@ public:
     std::size_t followers_ = 0;
     bool closed = false;
 
-    // These take it.
+    // These take the lock.
     bool close() noexcept;  // false: it was closed already
     void attach_at_head(follower& f) noexcept;
     void attach_beside(follower& f, const follower& other) noexcept;
@@ -81,7 +81,7 @@ private:
     alignas(8) mutable unsigned char lock_[16];
 };
 
-// What a read without waiting gives; ok: `value` is not null.
+// What a read, which does not wait, returns; ok: `value` is not null.
 template <class T>
 struct reading {
     channel_status status;
@@ -89,14 +89,14 @@ struct reading {
 };
 
 // A follower of a State, which is a publisher with `reading<T> read(follower&)` and `void unread(follower&)` (both take
-// the lock), and the forms of receiving. `unread`: the value could not be copied, and counts as not read.
+// the lock). This class adds the forms of receiving. `unread`: the value could not be copied, and counts as not read.
 template <class State, class T>
 class following {
 public:
     using follows = T;
 
-    /// Receives, waiting until there is something that it has not received. nullopt exactly when the sending side is
-    /// closed and all has been received.
+    /// Receives; waits until there is something that it has not received. Returns nullopt exactly when the sending side
+    /// is closed and all has been received.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
     /// Throws    What copying T throws; the value counts as not received then.
     std::optional<T> recv(std::source_location where = std::source_location::current()) {
@@ -104,14 +104,14 @@ public:
         while (take(got) == channel_status::would_block) cell().news.recv(where);
         return got;
     }
-    /// The same until `ctx` is done: throws context_cancelled then. What is there is received all the same.
+    /// The same until `ctx` is done: throws context_cancelled then. What is there is received even then.
     std::optional<T> recv(const context& ctx, std::source_location where = std::source_location::current()) {
         std::optional<T> got;
         while (take(got) == channel_status::would_block) cell().news.recv(ctx, where);
         return got;
     }
-    /// The same for `d` at most; status() of the result says which of the two an empty one means. Throws
-    /// std::bad_alloc.
+    /// The same for `d` at most; if the result is empty, its status() says whether the time ran out or the sending side
+    /// is closed. Throws std::bad_alloc.
     template <class Rep, class Period>
     received<T> recv_for(const std::chrono::duration<Rep, Period>& d,
                          std::source_location where = std::source_location::current()) {
@@ -135,7 +135,7 @@ public:
         return got;
     }
 
-    /// Is the sending side closed? There may be something left to receive.
+    /// Whether the sending side is closed. There may be something left to receive.
     bool closed() const { return state().is_closed(); }
 
 protected:
@@ -183,7 +183,7 @@ private:
     std::unique_ptr<follower> cell_;
 };
 
-// For select(): the channel of the permit.
+// For select(): the channel that holds the permit.
 struct following_access {
     template <class F>
     static chan_core* core(const F& f) {

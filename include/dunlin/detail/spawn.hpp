@@ -32,27 +32,27 @@ enum class end_kind : unsigned char {
     joinable,  // a task holds it, and calls join() and release()
 };
 
-/// A goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc,
+/// Makes a goroutine that does not run yet, with `bytes` of storage for its callable. Throws std::bad_alloc,
 /// std::invalid_argument (options).
 DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options,
     std::source_location where);
 /// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: a waiter of this group may run it in
 /// place (null: no waiter; joinable: itself).
 DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept;
-/// Gives it back unused.
+/// Gives the goroutine back unused.
 DUNLIN_API void discard(new_goroutine n) noexcept;
 
-/// Some that do not run yet, to be started together.
+/// Goroutines that do not run yet, to be started together.
 struct new_goroutines {
     goroutine_handle* first = nullptr;
     goroutine_handle* last = nullptr;
     std::size_t count = 0;
 };
-/// n will be the last of them; `entry` and `group` as for start().
+/// Adds n at the end; `entry` and `group` as for start().
 DUNLIN_API void add_to(new_goroutines& list, new_goroutine n, void (*entry)(void*), const void* group) noexcept;
-/// Makes them runnable, in order, as start() one after the other does, but published and told of once.
+/// Makes them runnable, in order, as one start() after the other does, but publishes and announces them only once.
 DUNLIN_API void start_all(const new_goroutines& list) noexcept;
-/// Takes the first off again. There is one.
+/// Takes the first off again. The list is not empty.
 DUNLIN_API new_goroutine take_off(new_goroutines& list) noexcept;
 
 DUNLIN_API void join(goroutine_handle* g, std::source_location where) noexcept;
@@ -67,7 +67,7 @@ template <class F>
 bool is_null_function(const F& f) {
     using D = std::remove_cvref_t<F>;
     if constexpr (std::is_function_v<D>) {
-        return false;  // a reference to one
+        return false;  // a reference to a function
     } else if constexpr (std::is_pointer_v<D> || std::is_member_pointer_v<D>) {
         return f == nullptr;
     } else if constexpr (requires { static_cast<bool>(f); } && requires { f == nullptr; }) {
@@ -116,14 +116,15 @@ using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
 
 // ---- mistakes -------------------------------------------------------------------------------------------------------
 //
-// A call that does not fit is taken all the same, and ended by one static_assert, as std::thread does it: a constraint
-// would have the compiler list every overload with its reasons. tests/packaging/mistakes.txt has the messages.
+// A call that does not fit is accepted by the overload and then rejected by one static_assert, as std::thread does it:
+// a constraint would make the compiler list every overload with its reasons. tests/packaging/mistakes.txt has the
+// messages.
 
 template <class F>
 concept not_options = !std::same_as<std::remove_cvref_t<F>, go_options>;
 
-// Kept, and called when its time has come. The body that uses it stands in `if constexpr`, so that nothing else is
-// said.
+// For a function that is kept and called later. The body that uses it stands in `if constexpr`, so that there is no
+// further message.
 template <class F, class... Args>
 inline constexpr bool fits =
     (std::constructible_from<std::decay_t<F>, F> && ... && std::constructible_from<std::decay_t<Args>, Args>) &&
@@ -135,13 +136,13 @@ concept goroutine_function = fits<F, Args...>;
     "dunlin: the function cannot be called with these arguments: they are copied (what cannot be: std::move) " \
     "and passed as rvalues, as by std::thread (a reference: std::ref)"
 
-// Called here, and not kept.
+// For a function that is called here, and not kept.
 template <class F, class... Args>
 inline constexpr bool fits_here = std::is_invocable_v<F, Args...>;
 #define DUNLIN_DOES_NOT_FIT_HERE "dunlin: the function cannot be called with these arguments"
 
-// The name of an overloaded function has no type that a template could deduce. This takes it, and no compiler can
-// convert it: the message is about the name.
+// The name of an overloaded function has no type that a template could deduce. This type accepts it, but no compiler
+// can convert it: the message is about the name.
 struct overloaded_function {
     overloaded_function(...);
 };
@@ -153,8 +154,8 @@ struct destroy_at_exit {
     ~destroy_at_exit() { object->~T(); }
 };
 
-// Constructs Frame in a new goroutine and starts it. Inlined, like all that calls it without a source location: make()
-// then notes the address that it returns to, which lies in the program's own function.
+// Constructs Frame in a new goroutine and starts it. Inlined, like all its callers that have no source location: make()
+// then notes its return address, which lies in the program's own function.
 template <class Frame, class... Values>
 [[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind,
     const void* group,

@@ -1,4 +1,4 @@
-// stop_node.hpp - what contexts have for waits that end with a std::stop_token. src/context/context.cpp
+// stop_node.hpp - the part of contexts for waits that end with a std::stop_token. src/context/context.cpp
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -9,9 +9,10 @@
 
 namespace dunlin::inline v0_1::detail {
 
-// A context's node, done when `parent` is (null: the background) or stop is requested. The caller owns the reference.
+// A context's node, which is done when `parent` is (null: the background) or when stop is requested. The caller owns
+// the reference.
 DUNLIN_API chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token token);
-// Its channel: closed when it is done.
+// The node's channel, which closes when the node is done.
 DUNLIN_API chan_core* done_of_node(chan_core* node) noexcept;
 
 }  // namespace dunlin::detail

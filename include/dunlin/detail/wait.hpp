@@ -15,7 +15,8 @@ class chan_core;  // src/chan/core.h
 
 enum class wait_outcome : unsigned char { ok, closed, timed_out, cancelled };
 
-// How long to wait at most. deadline_ns of dunlin::clock; `done` is the channel of a context, which closes, or null.
+// How long to wait at most. deadline_ns is a moment of dunlin::clock; `done` is a context's channel, which closes when
+// the context is done, or null.
 struct wait_limit {
     static constexpr std::int64_t never = INT64_MAX;
     std::int64_t deadline_ns = never;
