@@ -1,4 +1,4 @@
-// cancellation.cpp - time-outs and cancellation: a context goes down the calls, and whatever waits ends when it is
+// cancellation.cpp - time-outs and cancellation: a context is passed down the calls, and every wait ends when it is
 // done.
 #include <cstdio>
 #include <string>

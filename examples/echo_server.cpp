@@ -18,7 +18,7 @@ namespace {
 
 void echo(net::stream s) {
     char data[4096];
-    std::error_code ec;  // a client that breaks off is no reason to end the program
+    std::error_code ec;  // a client that disconnects must not end the program
     while (const std::size_t n = s.read_some(data, ec)) {
         s.write_all(data, n, ec);
         if (ec) break;

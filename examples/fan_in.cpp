@@ -30,7 +30,7 @@ int main() {
         int heard = 0, ticks = 0;
         bool late = false;
 
-        // A closed channel is always ready. One that has nothing more to say becomes nil, which never is.
+        // A closed channel is always ready. A channel with nothing more to say becomes nil, which is never ready.
         while (ann || bob) {
             dunlin::select(
                 dunlin::on_recv(ann, [&](std::optional<std::string> line) {

@@ -8,7 +8,7 @@
 #include <dunlin/dunlin.hpp>
 
 // Sorts the left half in a goroutine of its own and the right half here. A child that no thread has begun when it is
-// waited for runs right here, as a call, so small pieces cost little; the cut-off is for the sort's sake.
+// waited for runs right here, as a call, so small pieces cost little; the cut-off is for the speed of the sort.
 void parallel_sort(std::span<int> values) {
     if (values.size() < 2'000) {
         std::sort(values.begin(), values.end());

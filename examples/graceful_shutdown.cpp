@@ -1,4 +1,4 @@
-// graceful_shutdown.cpp - SIGTERM ends a service: no new requests, those under way are finished, but for at most a
+// graceful_shutdown.cpp - SIGTERM ends a service: it takes no new requests, and finishes those under way, for at most a
 // second.
 #include <csignal>
 #include <cstdio>
@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A plain thread waits for the signal and says so on a channel: the two worlds share it.
+// A plain thread waits for the signal and reports it on a channel, which threads and goroutines share.
 dunlin::receiver<int> signals(const sigset_t& set) {
     dunlin::chan<int> out(1);
     std::thread([=] {
@@ -43,7 +43,7 @@ struct service {
 }  // namespace
 
 int main() {
-    sigset_t set;  // blocked before any thread exists, so that all inherit it
+    sigset_t set;  // blocked before any thread exists, so that all threads inherit this
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set, nullptr);

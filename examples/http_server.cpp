@@ -26,7 +26,7 @@ static_assert(beast::is_sync_stream<connection>::value);
 
 namespace {
 
-// What every answer has in common; made once for a connection. The body is a literal: nothing is copied.
+// What all answers have in common, made once for each connection. The body is a literal: nothing is copied.
 class greeting {
 public:
     greeting() : response_(http::status::ok, 11) {
@@ -58,7 +58,7 @@ private:
     std::time_t dated_ = 0;
 };
 
-// Requests until the client has enough; the buffer and the answer serve them all.
+// Serves requests until the client has enough; the buffer and the answer are used for all of them.
 void serve(connection c) {
     beast::flat_buffer buffer;
     http::request<http::string_body> request;
@@ -82,7 +82,7 @@ void accept_from(net::listener& l) {
     }
 }
 
-// Several requests over one connection; the number of right answers.
+// Sends several requests over one connection; returns the number of right answers.
 int ask(const net::address& server, int requests) {
     connection c(net::dial("tcp", server));
     beast::flat_buffer buffer;

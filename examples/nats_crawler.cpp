@@ -1,10 +1,10 @@
 // nats_crawler.cpp - a crawler whose frontier is a queue: any number of processes take pages from it and put what they
 // find back into it.
 //
-// A page is known by its name in a bucket, which create() decides about once for all crawlers; and the job's id is the
-// page's name, so that a page found twice at a time is stored once. The links of a page are in the queue before the
+// A page is known if its name is in a bucket; create() decides this once for all crawlers. The job's id is the page's
+// name, so that a page found twice at the same time is stored once. The links of a page are in the queue before the
 // page is done: a crawler that dies in between crawls it again, and an empty queue means that everything was seen. Here
-// the web is a server in this program; NATS_URL names the NATS servers.
+// the web is a server in this program. NATS_URL names the NATS servers.
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -74,10 +74,10 @@ std::vector<std::string> links(const std::string& text) {
     return found;
 }
 
-// So that names may be keys of a bucket.
+// Makes a name that can be a key of a bucket.
 std::string key(const std::string& path) { return "page" + path; }
 
-// Puts it into the frontier if no crawler has seen it yet.
+// Puts the page into the frontier if no crawler has seen it yet.
 void found(const nats::queue<std::string>& frontier, const nats::bucket<std::string>& seen, const std::string& path) {
     if (seen.get(key(path))) return;
     frontier.send(path, nats::once_by(path));

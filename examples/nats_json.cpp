@@ -1,5 +1,5 @@
-// nats_json.cpp - orders as JSON, by Boost.JSON. What is no JSON, or not an order, is among the dead letters
-// afterwards, with what Boost.JSON says of it; an operator mends one of them and sends it again.
+// nats_json.cpp - orders as JSON, with Boost.JSON. What is not JSON, or not an order, ends among the dead letters, with
+// Boost.JSON's error message; an operator repairs one of them and sends it again.
 //
 // NATS_URL names the servers (nats://127.0.0.1:4222 otherwise). `dunlin_cluster --around example_nats_json` starts one
 // for it.
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <boost/json/src.hpp>  // Boost.JSON itself: in one source of a program that is not linked with it
+#include <boost/json/src.hpp>  // Boost.JSON itself, for one source file of a program that is not linked with it
 
 #include <dunlin/dunlin.hpp>
 #include <dunlin/nats.hpp>
@@ -43,7 +43,7 @@ int main() {
         for (int i = 0; i < 20; ++i)
             orders.send_async({"o" + std::to_string(i), {100, i}}, nats::once_by("o" + std::to_string(i)));
         if (!orders.flush().empty()) return 1;
-        // By senders that know no better.
+        // From senders that do not know the format.
         for (const char* text : {"one book, please", R"({"id":"o20","cents":[100,20)", R"({"id":"o21"})",
                  R"({"id":"o22","cents":"many"})"}) {
             cluster.publish("orders", text);

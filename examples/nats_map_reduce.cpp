@@ -1,6 +1,6 @@
-// nats_map_reduce.cpp - words are counted in files, by queues, buckets and goroutines. Mappers and reducers may be on
-// any machine that sees the files. Whatever is done twice writes the same twice, so nothing counts twice. NATS_URL
-// names the servers; files are the arguments (without any: this source).
+// nats_map_reduce.cpp - counts the words of files, with queues, buckets and goroutines. Mappers and reducers may be on
+// any machine that sees the files. A job that is done twice writes the same result twice, so nothing counts twice.
+// NATS_URL names the servers; files are the arguments (without any: this source).
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,7 @@ struct dunlin::nats::codec<counts> {  // "word number word number ..."
     }
 };
 
-// Does the jobs of a queue, with so many goroutines, until `ctx` is done.
+// Does the jobs of a queue, with the given number of goroutines, until `ctx` is done.
 static void workers(
     dunlin::wait_group& all, const nats::queue<std::string>& jobs, int n, const dunlin::context& ctx, auto work) {
     for (; n > 0; --n) {
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
         auto cluster = nats::connect(url != nullptr ? url : "nats://127.0.0.1:4222");
         auto map_jobs = cluster.queue<std::string>("map"), reduce_jobs = cluster.queue<std::string>("reduce");
         auto mapped = cluster.bucket<counts>("mapped"), reduced = cluster.bucket<counts>("reduced");
-        std::map<std::string, std::string> files;  // by the names that they have in the bucket
+        std::map<std::string, std::string> files;  // by their names in the bucket
         for (int i = 1; i < argc; ++i) files["f" + std::to_string(i)] = argv[i];
         if (files.empty()) files["f0"] = __FILE__;
 

@@ -1,9 +1,9 @@
-// nats_rolling_restart.cpp - workers are replaced one after the other, as a deployment does it, and no job is lost or
-// done twice.
+// nats_rolling_restart.cpp - workers are replaced one after the other, as in a deployment, and no job is lost or done
+// twice.
 //
-// SIGTERM ends a worker in order: it takes no more, what was fetched goes back at once, and what its goroutines hold
-// they finish. `worker` as the first argument is a worker; without one the program sends jobs and restarts three of
-// them. NATS_URL names the servers.
+// SIGTERM ends a worker in order: it takes no more jobs, gives back at once what was only fetched, and its goroutines
+// finish what they hold. With `worker` as the first argument the program is a worker; without an argument it sends jobs
+// and restarts three workers. NATS_URL names the servers.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -69,7 +69,7 @@ int restart_them(const char* self) {
             auto m = reports.recv_for(20s);
             if (!m) break;
             ++done[std::string(m->data())];
-            // Another one each time a sixth of the jobs is done.
+            // Replaces another worker each time a sixth of the jobs is done.
             if (static_cast<int>(done.size()) / (count / 6) > restarts && restarts < workers) {
                 dunlin::process& old = all[static_cast<std::size_t>(restarts++)];
                 old.kill(SIGTERM);

@@ -52,7 +52,7 @@ public:
     ledger(const ledger&) = delete;
     ledger& operator=(const ledger&) = delete;
 
-    // False if it is there already. Both tables change together, or none does.
+    // False if the payment is there already. Both tables change together, or none does.
     bool book(const payment& p) {
         const std::lock_guard guard(mutex_);
         return dunlin::blocking([&] {
@@ -102,7 +102,7 @@ int main() {
     return dunlin::run([&] {
         auto cluster = nats::connect(url != nullptr ? url : "nats://127.0.0.1:4222", {.name = "bookkeeper"});
         auto payments = cluster.queue<payment>("payments", {.ack_wait = 5s, .max_deliveries = 0});
-        ledger books(":memory:");  // a file, in earnest
+        ledger books(":memory:");  // a real program would name a file
 
         constexpr int count = 200;
         long long expected = 0;
@@ -110,7 +110,7 @@ int main() {
             const payment p{"p" + std::to_string(i), i % 7, 100 + i};
             expected += p.cents;
             payments.send_async(p, nats::once_by(p.id));
-            // a sender that does not know whether it has sent it: stored once
+            // a sender that does not know whether it has sent it sends it again: stored once
             if (i % 10 == 0) payments.send_async(p, nats::once_by(p.id));
         }
         if (!payments.flush().empty()) return 1;

@@ -1,11 +1,11 @@
-// nats_thumbnails.cpp - a thumbnail service: requests are answered at once where the thumbnail is there, and made by a
-// work queue where it is not.
+// nats_thumbnails.cpp - a thumbnail service: a request is answered at once if the thumbnail is there; if it is not, a
+// work queue makes it.
 //
 //   caller --request--> front --job--> workers (any number, anywhere) --put--> bucket --watch--> front --answer-->
 //   caller
 //
-// Many clients that ask for the same picture at once make one job of it. A front or worker that dies is replaced by any
-// other. NATS_URL names the servers.
+// Many clients that ask for the same picture at the same time cause only one job. A front or worker that dies is
+// replaced by any other. NATS_URL names the servers.
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -62,8 +62,8 @@ nats::server serve_front(
         const std::string name(m.data());
         if (name.empty() || name.find_first_of(" .*>") != name.npos) throw std::invalid_argument("not a name: " + name);
         if (auto there = made.get(name, ctx)) return *there->value;
-        auto change = made.watch(name);                // from now on, and what is there
-        jobs.send(name, nats::once_by(name), ctx);     // stored once, however many ask
+        auto change = made.watch(name);                // what is there, and changes from now on
+        jobs.send(name, nats::once_by(name), ctx);     // stored once, however many clients ask
         for (;;) {
             if (auto e = change.recv(ctx); e.value) return *e.value;
         }
@@ -73,7 +73,7 @@ nats::server serve_front(
 void work(const nats::queue<std::string>& jobs, const nats::bucket<std::string>& made, const dunlin::context& ctx,
     std::atomic<int>& count) {
     for (auto d : jobs.consume({.in_flight = 2, .ctx = ctx})) {
-        made.put(*d, pgm(shrink(load(*d), 8)));  // the same again if it comes again
+        made.put(*d, pgm(shrink(load(*d), 8)));  // writes the same if the job comes again
         ++count;
         d.done();
     }
@@ -94,7 +94,7 @@ int main() {
         dunlin::wait_group workers;
         for (int w = 0; w < 3; ++w) workers.go([&] { work(jobs, made, over, count); });
 
-        // Callers: ten pictures, each asked for by six at once.
+        // Callers: ten pictures; six callers ask for each at the same time.
         std::atomic<int> answers{0}, wrong{0};
         const std::size_t size = pgm(shrink(load("x"), 8)).size();
         dunlin::wait_group callers;

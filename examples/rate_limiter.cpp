@@ -11,7 +11,7 @@ public:
         : tokens_(burst), filler_(dunlin::spawn([this, every] { fill(every); })) {
         for (int i = 0; i < burst; ++i) tokens_.try_send(token());
     }
-    ~rate_limiter() { stop_.cancel(); }  // filler_ joins
+    ~rate_limiter() { stop_.cancel(); }  // the destructor of filler_ waits
 
     // Waits for its turn, or until the context is done.
     void wait(const dunlin::context& ctx = {}) { tokens_.recv(ctx); }

@@ -1,4 +1,5 @@
-// subprocess.cpp - a child process: its output line by line as it comes, its exit status in a select beside a timeout.
+// subprocess.cpp - a child process: reads its output line by line as it comes, and waits for its exit status in a
+// select with a timeout.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A goroutine that makes lines of bytes; the channel is closed at their end.
+// Starts a goroutine that splits bytes into lines; the channel is closed after the last line.
 dunlin::receiver<std::string> lines_of(dunlin::byte_stream& from) {
     dunlin::chan<std::string> out;
     dunlin::go([&from, out] {

@@ -1,5 +1,5 @@
-// threaded_program.cpp - goroutines in a program that has threads already: no run(), no initialisation, the same calls,
-// and the same objects, from both worlds.
+// threaded_program.cpp - goroutines in a program that has threads already: no run(), no initialisation; threads and
+// goroutines make the same calls, on the same objects.
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -21,12 +21,12 @@ int main() {
                     ++handled;
                 });
             }
-            requests.wait();  // blocks this thread, which is a plain one
+            requests.wait();  // blocks this plain thread
         });
     }
     threads.clear();
 
-    // A std::thread asks, a goroutine answers, and either side may wait as it likes.
+    // A std::thread asks, a goroutine answers, and either side may wait.
     dunlin::chan<int> questions, answers;
     dunlin::go([=] {
         for (int q : questions) answers.send(q * 7);

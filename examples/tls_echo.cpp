@@ -1,4 +1,4 @@
-// tls_echo.cpp - an echo server over TLS, and clients that know the server they talk to.
+// tls_echo.cpp - an echo server over TLS, and clients that verify the server they talk to.
 //
 //   example_tls_echo                             makes a certificate, serves a few clients of its own, and ends
 //   example_tls_echo --listen ADDR CERT KEY      serves ADDR (":7443", say) with a certificate and key (PEM

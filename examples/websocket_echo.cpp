@@ -1,4 +1,4 @@
-// websocket_echo.cpp - WebSocket by Boost.Beast's synchronous calls, server and client, one goroutine for each
+// websocket_echo.cpp - WebSocket server and client, through Boost.Beast's synchronous calls, one goroutine for each
 // connection.
 //
 //   example_websocket_echo                  talks to a few clients of its own, and ends
@@ -30,7 +30,7 @@ void serve(net::stream s) {
     c.accept(ec);
     beast::flat_buffer message;
     while (!ec) {
-        c.read(message, ec);  // when the client closes, it is answered in here
+        c.read(message, ec);  // when the client closes, this call answers it
         if (ec) break;
         c.text(c.got_text());
         c.write(message.data(), ec);
@@ -46,7 +46,7 @@ void accept_from(net::listener& l) {
     }
 }
 
-// Says several things, expects each back, and closes. True if all was as it should be.
+// Sends several messages, expects each back, and closes. True if everything was as expected.
 bool talk(const net::address& server, int client) {
     connection c(net::dial("tcp", server));
     c.handshake("localhost", "/");

@@ -28,7 +28,7 @@ int main() {
         }
         dunlin::go([=] {
             for (int i = 0; i < jobs_count; ++i) jobs.send({i, std::string(static_cast<std::size_t>(i % 7), 'x')});
-            jobs.close();  // the workers' loops end when it is drained
+            jobs.close();  // the workers' loops end when the channel is drained
         });
         dunlin::go([=] {
             pool.wait();
