@@ -26,7 +26,7 @@ alike::~alike() {
 void alike::add(const sched::goroutine& g, std::uint64_t key) noexcept {
     if (used_ == room_) return;
     member* const m = &members_[used_++];
-    // A thread that is no machine may make it ready meanwhile.
+    // A thread that is not a machine may make the goroutine ready meanwhile.
     const std::int64_t since_ns = g.waits_since_ns;
     const bool waits = g.state.load(std::memory_order_relaxed) == sched::goroutine_state::waiting && since_ns != 0;
     *m = {&g, nullptr, 1, waits ? since_ns : never};

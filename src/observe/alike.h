@@ -1,9 +1,9 @@
-// alike.h - goroutines of a report that are alike: in the same state, with the same stack, made at the same place, of
-// the same name and labels. A server's ten thousand connections are one paragraph so.
+// alike.h - groups the goroutines of a report that are alike: same state, stack, place of creation, name and labels. A
+// server's ten thousand connections become one paragraph.
 //
-// Memory     The world stands still, or the program is about to end: a goroutine that was stopped may hold the heap's
-//            lock. So it is mapped, some 100 bytes a goroutine; if there is none, each goroutine is alone.
-// Alike      are those whose keys are equal, 64 bits each made of all that is compared.
+// Memory     The world is stopped, or the program is about to end, and a stopped goroutine may hold the heap's lock. So
+//            the memory is mapped, some 100 bytes per goroutine; if there is none, each goroutine is alone.
+// Alike      Goroutines with equal keys. A key is a 64-bit hash of all that is compared.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace dunlin::inline v0_1::observe {
 
-// Mixes what is compared.
+// Hashes what is compared.
 class likeness {
 public:
     void add(std::uint64_t value) noexcept {
@@ -41,22 +41,22 @@ public:
 
     // False: there is no memory.
     bool usable() const noexcept { return members_ != nullptr; }
-    // More than `at_most` are dropped.
+    // Goroutines beyond `at_most` are dropped.
     void add(const sched::goroutine& g, std::uint64_t key) noexcept;
 
-    // Those of a group in the order in which they were added; `in_group` is right in the first.
+    // The goroutines of a group, in the order in which they were added; `in_group` is right in the first only.
     struct member {
         const sched::goroutine* g;
         const member* next;  // null: the last one
         std::uint32_t in_group;
-        std::int64_t since_ns;  // in the first: the longest wait of the group began then; never: none waits
+        std::int64_t since_ns;  // in the first: when the longest wait of the group began; never: none waits
     };
     static constexpr std::int64_t never = INT64_MAX;
 
-    // The groups in the order of their longest waits, those that do not wait last. Before it: in the order in which
-    // they were added.
+    // Sorts the groups by their longest waits, the longest first; groups that do not wait come last. Until then they
+    // stand in the order in which they were added.
     void sort() noexcept;
-    // f(member) for the first one of each group.
+    // f(member) for the first member of each group.
     template <class F>
     void for_each_group(F f) const noexcept {
         for (std::size_t i = 0; i < firsts_used_; ++i) f(*firsts_[i]);

@@ -1,9 +1,8 @@
 // circles.cpp - goroutines that wait for each other in a circle are reported, once, and the program goes on.
 //
-// When       the monitor has seen that goroutines have waited for a second for a mutex or for the end of others, and
-//            that they are not those of the last report (sched/monitor/monitor.cpp). With DUNLIN_DEBUG=deadlock: for
-//            10 ms.
-// Once       A wait is the same as long as it began at the same moment. A circle with a wait that was reported is not
+// When       The monitor has seen goroutines wait for a second for a mutex or for the end of others, and they are not
+//            those of the last report (sched/monitor/monitor.cpp). With DUNLIN_DEBUG=deadlock it is 10 ms.
+// Once       Two waits are the same if they began at the same moment. A circle with a wait that was reported is not
 //            reported again.
 // Tests      tests/runtime/circles_test.cpp
 #include <algorithm>
@@ -43,7 +42,7 @@ bool was_reported(const node& n) noexcept {
 
 void note_reported(const node& n) noexcept { reported[reported_count++ % remembered] = {n.g->id, n.since_ns}; }
 
-// From the last to the first, and so in the order in which they were met backwards: f(node, the one it waits for).
+// f(node, the node that it waits for), from the last to the first: the reverse of the order in which they were met.
 template <class F>
 void for_each_of(const wait_graph& graph, std::uint32_t first, std::uint32_t last, F f) {
     std::uint32_t next = first;
@@ -59,7 +58,7 @@ struct link {
     const node &from, &to;
 };
 
-// ", for the end of goroutine 7": behind the place of the wait. The holder of a mutex is said there already.
+// ", for the end of goroutine 7": behind the place of the wait, where the holder of a mutex is named already.
 void write_link(platform::text_writer& out, const void* with) noexcept {
     const link& l = *static_cast<const link*>(with);
     switch (l.from.how) {
@@ -132,7 +131,7 @@ void write_circles(page& to) noexcept {
     wait_graph graph(waiting);
     const wait_graph again(waiting);
     if (!graph.usable() || !again.usable()) return;
-    std::optional<sched::samples> samples;  // takes some milliseconds: made when there is something to say
+    std::optional<sched::samples> samples;  // cost some milliseconds: made only when there is something to report
     allow_searches(1000);
     graph.for_each_circle([&](std::uint32_t first, std::uint32_t last) {
         write_circle(to, graph, again, first, last, samples);

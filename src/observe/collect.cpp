@@ -70,7 +70,7 @@ std::uint64_t key_of(const goroutine& g, const sched::samples& samples) noexcept
     l.add(std::bit_cast<std::uint64_t>(g.created_at));
     const stack::trace frames = trace_of(g, samples);
     for (std::size_t i = 0; i < frames.size; ++i) l.add(frames.pc[i]);
-    // One on a processor whose stack is not known is like no other.
+    // A goroutine on a processor whose stack is not known is like no other.
     if (frames.size == 0 && g.stack != nullptr && state != goroutine_state::waiting) l.add(&g);
     if (state == goroutine_state::waiting) {
         l.add(std::bit_cast<std::uint64_t>(g.waits_at));

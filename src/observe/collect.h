@@ -1,5 +1,4 @@
-// collect.h - what a report finds out about a goroutine while the world is stopped, in whatever form it is written
-// then.
+// collect.h - what a report finds out about a goroutine while the world is stopped, whatever the form of the report.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +12,28 @@ namespace dunlin::inline v0_1::observe {
 
 bool alive(const sched::goroutine& g) noexcept;
 
-// How long those of a group have waited.
+// How long the goroutines of a group have waited.
 struct waited {
     std::int64_t shortest_ns, longest_ns;
 
     explicit waited(const alike::member* m) noexcept;
 };
 
-// Its registers are in its descriptor.
+// True: its registers are saved in its descriptor.
 bool has_trace(const sched::goroutine& g) noexcept;
-// The caller's own, that of a parked goroutine, or of one that computes.
+// The trace of the caller, of a parked goroutine, or of one that computes (its sample).
 stack::trace trace_of(const sched::goroutine& g, const sched::samples& samples) noexcept;
 
-// The mutex that it waits for, null if it is something else. A search for each: only so many.
+// The mutex that it waits for; null: it waits for something else, or allow_searches() is used up. Each call is a search
+// of the lot, so their number is limited.
 const void* mutex_of(const sched::goroutine& g) noexcept;
 void allow_searches(int count) noexcept;
 
-// A lock that a std::lock_guard takes is called from a header of the C++ library: the function that made the guard is
-// meant.
+// True: the lock was called from a header of the C++ library, by a std::lock_guard for instance, and the stack is
+// known. The report then names the function that made the guard.
 bool locked_by_library(const sched::goroutine& g) noexcept;
 
-// Equal for those that are alike (alike.h).
+// Equal for goroutines that are alike (alike.h).
 std::uint64_t key_of(const sched::goroutine& g, const sched::samples& samples) noexcept;
 
 }  // namespace dunlin::observe

@@ -36,7 +36,7 @@ void contention_table::prepare() {
     if (entries_ == nullptr) throw std::bad_alloc();
 }
 
-// Its place, or a free one. Half of them stay free.
+// The entry with this key, or a free one. Half of the entries stay free.
 contention_table::entry& contention_table::find(std::uint64_t key) noexcept {
     std::size_t at = key & (places - 1);
     while (entries_[at].key != 0 && entries_[at].key != key) at = (at + 1) & (places - 1);
@@ -61,7 +61,7 @@ void contention_table::add(const stack::trace& frames, sched::wait_reason reason
     park::runtime_section inside;
     const std::scoped_lock guard(lock_);
     entry* e = &find(l.key() | 1);
-    if (e->key == 0 && used_ == most) e = &find(likeness().key() | 1);  // the one for all that have no place
+    if (e->key == 0 && used_ == most) e = &find(likeness().key() | 1);  // the entry for all that find no place
     if (e->key == 0) {
         const bool full = used_ == most;
         e->key = full ? likeness().key() | 1 : l.key() | 1;
@@ -93,7 +93,7 @@ std::vector<contention_table::record> contention_table::all() {
                 return result;
             }
         }
-        result.reserve(wanted + wanted / 4);  // it may grow until the next look
+        result.reserve(wanted + wanted / 4);  // the table may grow until the next look
     }
 }
 
@@ -105,7 +105,7 @@ constinit platform::atomic<std::uint32_t> mutex_fraction{0};  // 0: off
 constinit platform::atomic<bool> wait_histograms{false};
 std::mutex changes_of_histograms;
 
-// True with the probability part / of. No switch happens in here: the variable is the thread's.
+// True with the probability part / of. No switch happens in here: the variable belongs to the thread.
 [[gnu::noinline]] bool drawn(std::uint64_t part, std::uint64_t of) noexcept {
     thread_local platform::random_source source(static_cast<std::uint64_t>(platform::now_ns()) ^
                                                 reinterpret_cast<std::uintptr_t>(&source));
@@ -125,8 +125,6 @@ bool counts_as_blocked(sched::wait_reason reason) noexcept {
     }
 }
 
-// Go's rule, and its weights: a wait that is shorter than the rate is kept with the probability ns / rate, and then
-// counts for rate / ns of them.
 void note_in_histogram(sched::wait_reason reason, std::int64_t ns) noexcept {
     const sched::machine* m = sched::current_machine();
     const std::size_t shard = m != nullptr ? m->id % park_time_shards : park_time_shards - 1;
@@ -138,6 +136,8 @@ void note_in_histogram(sched::wait_reason reason, std::int64_t ns) noexcept {
     to.total_ns.fetch_add(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
 }
 
+// Go's rule and weights for the block profile: a wait that is shorter than the rate is kept with the probability ns /
+// rate, and then counts for rate / ns waits.
 void note_wait(sched::wait_reason reason, std::int64_t ns) noexcept {
     if (wait_histograms.load(std::memory_order_relaxed)) note_in_histogram(reason, ns);
     const std::int64_t rate = block_rate_ns.load(std::memory_order_relaxed);
@@ -167,7 +167,7 @@ void set_waits_counter(bool& which, bool on) noexcept {
     const sched::unstoppable_section section;
     setting.lock();
     which = on;
-    // Release: a waiter that sees it sees the table.
+    // Release: a waiter that sees the counter sees the table.
     park::waits_counter.store(profiled || measured ? &counter
                               : traced             ? &only_events
                                                    : nullptr,
@@ -175,7 +175,7 @@ void set_waits_counter(bool& which, bool on) noexcept {
     setting.unlock();
 }
 
-// Without the functions of the library that stand before the program's: what is waited for is in the label.
+// Drops the library's functions that stand before the program's: the label says what was waited for.
 stack::trace from_program(const stack::trace& whole) noexcept {
     const std::size_t skip = stack::frames_of_library(whole);
     stack::trace t;
@@ -234,7 +234,7 @@ bool set_wait_histograms(bool on) {
 unsigned set_mutex_profile_fraction(unsigned one_in) {
     if (one_in > 0) observe::unlocked.prepare();
     const std::uint32_t before = observe::mutex_fraction.exchange(one_in, std::memory_order_relaxed);
-    // Release: an unlock that sees it sees the table.
+    // Release: an unlock that sees the counter sees the table.
     park::unlocks_counter.store(one_in > 0 ? &observe::counter : nullptr, std::memory_order_release);
     return before;
 }

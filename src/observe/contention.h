@@ -1,9 +1,9 @@
 // contention.h - what block and mutex profiles have counted: how often and how long, by stack, by what was waited for,
 // and by the goroutine's name and labels.
 //
-// Data       A table of fixed size, mapped when a profile is first switched on: no memory is asked for where something
-//            is counted, but for a goroutine with a name or labels. What there is no place for any more counts for a
-//            stack without frames.
+// Data       A table of fixed size, mapped when a profile is first switched on: counting allocates nothing, except for
+//            a goroutine with a name or labels. When the table is full, what finds no place is counted for a stack
+//            without frames.
 // Tests      tests/runtime/contention_test.cpp
 #pragma once
 
@@ -31,9 +31,9 @@ public:
         const labels* with = nullptr;  // of the goroutine, with its name; lives for ever. Null: none
     };
 
-    // Before anything is counted. Throws std::bad_alloc.
+    // Must come before the first add(). Throws std::bad_alloc.
     void prepare();
-    // For what the caller does here. Outside the runtime. g is the caller, or null.
+    // Counts what the caller does here. Call from outside the runtime; g is the caller, or null.
     void add(const stack::trace& frames, sched::wait_reason reason, const sched::goroutine* g, double count,
         double delay_ns) noexcept;
     // Throws std::bad_alloc.
@@ -53,7 +53,7 @@ private:
     std::size_t used_ = 0;      // lock_
 };
 
-// Waits by what was waited for, and how long: one of several shards, since threads count at the same time.
+// Waits by reason and length. This is one of several shards, since threads count at the same time.
 struct park_times {
     std::array<platform::atomic<std::uint64_t>, sched::wait_limits_ns.size() + 1> by_length;
     platform::atomic<std::uint64_t> total_ns;
@@ -61,7 +61,7 @@ struct park_times {
 inline constexpr std::size_t park_time_shards = 8;
 DUNLIN_HIDDEN extern park_times park_times_of[park_time_shards][sched::wait_reason_count];
 
-// park::waits_counter while a trace runs.
+// Keeps park::waits_counter set while a trace runs.
 void count_waits_for_trace(bool on) noexcept;
 
 }  // namespace dunlin::observe

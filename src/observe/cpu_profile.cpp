@@ -1,16 +1,17 @@
 // cpu_profile.cpp - which goroutines burn the CPU: runtime::start_cpu_profile().
 //
-// Timers     One for each thread, on its own CPU clock, which signals that thread: a process's timer (setitimer) would
-//            hit one thread for what all have used, and one that sleeps costs nothing so. The runtime's threads get
-//            theirs when they begin; those that are there at the start get them then.
-// Handler    The stack is unwound where it was interrupted, as for dumps (sched/preempt/sample.h): it may be in the
-//            midst of a switch, with locks of ours in its hand, and none is taken. All signals are blocked in it, the
-//            preemption's too; and in that one's handler this one is: they never meet.
-// Table      Of fixed size, by the hash of stack and labels. A place is claimed by the handler that changes its key
-//            from 0, and is as it stays when `ready` is set (release, acquire with the reader); counts are added to at
-//            any time. Two stacks of one hash are counted together.
-// Labels     are copied as text, of a goroutine that is alive: its labels do not change, its name only inside the
-//            runtime.
+// Timers     One for each thread, on the thread's own CPU clock; it signals that thread. A process's timer (setitimer)
+//            would hit one thread for what all have used. A thread that sleeps costs nothing. The runtime's threads get
+//            their timers when they begin; threads that exist when the profile starts get them then.
+// Handler    It unwinds the stack from where it was interrupted, as for dumps (sched/preempt/sample.h). The thread may
+//            be in the midst of a switch and may hold locks of ours, so the handler takes none. It blocks all signals,
+//            the preemption's too, and the preemption's handler blocks this one: they never interrupt each other.
+// Table      Of fixed size, indexed by the hash of stack and labels. The handler that changes a place's key from 0 has
+//            claimed the place. Once `ready` is set (release; acquire in the reader) the place does not change any
+//            more, except for its count, to which handlers add at any time. Two stacks with the same hash are counted
+//            together.
+// Labels     They are copied as text, from a goroutine that is alive: its labels do not change, its name changes only
+//            inside the runtime.
 // Tests      tests/runtime/cpu_profile_test.cpp, tests/tools/profile_test.py
 #include <algorithm>
 #include <dunlin/detail/atomic.hpp>
@@ -57,7 +58,7 @@ struct entry {
     platform::atomic<std::uint64_t> key;  // 0: free
     platform::atomic<std::uint64_t> count;
     platform::atomic<bool> ready;
-    std::uint8_t labels;             // so many pairs, key and value, each with a zero byte
+    std::uint8_t labels;             // number of pairs in `text`: key and value, each ended by a zero byte
     stack::trace frames;
     char text[label_bytes];
 };
@@ -70,21 +71,23 @@ struct thread_timer {
 
 struct state {
     std::mutex changes;                     // start and stop
-    platform::atomic<entry*> table{nullptr};     // of the handlers: never unmapped
+    platform::atomic<entry*> table{nullptr};     // read by handlers: never unmapped
     platform::atomic<std::uint32_t> used{0};
     platform::atomic<std::uint64_t> others{0};
     platform::atomic<bool> on{false};
-    std::mutex timers_lock;                 // also of threads that begin and end: held in unstoppable sections only
+    std::mutex timers_lock;                 // also taken by threads that begin or end; held in unstoppable sections
+                                            // only
     std::vector<thread_timer> timers;       // timers_lock
     unsigned hz = 100;                      // the same
     std::int64_t began_ns = 0;
-    // Of the handlers: never freed. The one that ours replaced last, the first one, and all of them, each once.
+    // Read by handlers: never freed. The handler that ours replaced last, the one that it replaced first, and all of
+    // them, each once.
     platform::atomic<const struct sigaction*> before{nullptr}, first{nullptr};
     std::forward_list<struct sigaction> replaced;  // changes
 };
 
 state& the() {
-    static state* s = new state;  // never destroyed: handlers look at it
+    static state* s = new state;  // never destroyed: handlers read it
     return *s;
 }
 
@@ -110,7 +113,7 @@ struct label_text {
 
 void labels_of(const sched::machine* m, label_text& into) noexcept {
     const sched::goroutine* g = m->current.load(std::memory_order_relaxed);
-    // What has ended may have given its labels back.
+    // A goroutine that has ended may have given its labels back.
     if (g == nullptr || g->extra == nullptr ||
         g->state.load(std::memory_order_relaxed) != sched::goroutine_state::running)
         return;
@@ -152,10 +155,10 @@ void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* 
     }
 }
 
-// A handler that the program installed between two profiles may itself pass on what is not its own: to ours, which it
-// found. Then ours runs for one signal twice, the second time deeper in the stack, and the handler before both has it.
-// Nothing has to be taken back here, so a handler may leave by siglongjmp(). initial-exec: the first access in a
-// handler must not allocate.
+// A handler that the program installed between two profiles may itself pass on signals that are not its own, to our
+// handler, which it found installed. Then ours runs twice for one signal, the second time deeper in the stack, and
+// passes the signal to the handler before both. Nothing has to be undone here, so a handler may leave by siglongjmp().
+// initial-exec: the first access in a handler must not allocate.
 struct signal_passed_on {
     const void *context, *frame;
 };
@@ -186,10 +189,11 @@ void on_sample(int signal, siginfo_t* info, void* context) {
     errno = kept;
 }
 
-// Under changes. What is replaced again and again is kept once: a record cannot be freed, a handler may read it.
+// Under `changes`. A handler that is replaced again and again is kept once: a record cannot be freed, since our handler
+// may read it.
 const struct sigaction* record_of(state& s, const struct sigaction& handler) {
     const auto same = [&](const struct sigaction& a) {
-        // Where the flag is set it is the other member of the union, of the same bytes.
+        // With SA_SIGINFO set it is the other member of the union, which has the same bytes.
         return a.sa_flags == handler.sa_flags && a.sa_handler == handler.sa_handler;
     };
     const auto found = std::find_if(s.replaced.begin(), s.replaced.end(), same);
@@ -215,13 +219,14 @@ void install_handler(state& s) {
 
 // ---- timers ---------------------------------------------------------------------------------------------------------
 
-// The CPU clock of a thread of this process, as the kernel numbers them.
+// The CPU clock of a thread of this process, as the kernel numbers such clocks.
 clockid_t cpu_clock_of(pid_t tid) noexcept {
     constexpr int scheduler_clock = 2, per_thread = 4;
     return static_cast<clockid_t>(~static_cast<unsigned>(tid) << 3 | scheduler_clock | per_thread);
 }
 
-// Under timers_lock. A thread that is gone, or no more timers for this user (ulimit -i): it is not looked at.
+// Under timers_lock. If the thread is gone, or this user may have no more timers (ulimit -i), the thread is not
+// sampled.
 void add_timer(state& s, pid_t tid) {
     for (const thread_timer& t : s.timers) {
         if (t.tid == tid) return;
@@ -261,7 +266,7 @@ bool make_table(state& s) noexcept {
     if (s.table.load(std::memory_order_relaxed) == nullptr) {
         void* memory = platform::reserve(places * sizeof(entry));
         if (memory == nullptr) return false;
-        s.table.store(static_cast<entry*>(memory), std::memory_order_release);  // of zeros
+        s.table.store(static_cast<entry*>(memory), std::memory_order_release);  // all zero
     }
     entry* table = s.table.load(std::memory_order_relaxed);
     for (std::size_t i = 0; i < places && s.used.load(std::memory_order_relaxed) != 0; ++i) {
@@ -326,7 +331,7 @@ void start_cpu_profile(unsigned hz) {
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     if (!observe::make_table(s)) throw std::bad_alloc();
     observe::install_handler(s);
-    const sched::unstoppable_section section;  // threads that begin want this lock
+    const sched::unstoppable_section section;  // threads that begin take this lock
     const std::lock_guard timers(s.timers_lock);
     s.hz = hz;
     s.began_ns = platform::now_ns();

@@ -1,4 +1,5 @@
-// dump.cpp - every goroutine with what it does, where it was created, and its stack; those that are alike together.
+// dump.cpp - every goroutine with what it does, where it was created, and its stack; goroutines that are alike share a
+// paragraph.
 #include <algorithm>
 #include <bit>
 #include <new>
@@ -80,7 +81,7 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
     }
 }
 
-// For a goroutine that waits for a mutex: which one holds it.
+// For a goroutine that waits for a mutex: which goroutine holds it.
 void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
     if (const void* mutex = mutex_of(g)) detail::mutex_holder::print(out, mutex);
 }
@@ -235,7 +236,7 @@ void dump(std::ostream& stream, const dump_options& options) {
     sched::start_runtime();
     observe::page page;
     page.reserve(sched::live_goroutines());
-    // The stream may be anything, even one that waits for a goroutine: it is written when the world goes on.
+    // The stream may be of any kind, even one that waits for a goroutine: it is written after the world goes on.
     sched::stop_world();
     if (options.format == dump_format::json) {
         observe::write_json(page, options.paragraphs);

@@ -121,7 +121,7 @@ void write_group_as_json(page& to, const alike::member& first, const sched::samp
     out << '}';
 }
 
-// How much waits at each processor; the world is stopped.
+// The length of each processor's queue; the world is stopped.
 void write_processors(platform::text_writer& out) noexcept {
     key(out, "processors");
     out << '[';

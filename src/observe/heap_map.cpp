@@ -14,8 +14,8 @@ namespace dunlin::inline v0_1::observe {
 namespace {
 
 constexpr std::uintptr_t unit = 16;
-// A chunk: what was the size of the one before, size with three flags, then the block. A block may use the first
-// word of the next chunk.
+// A chunk: the size of the chunk before it if that one is free, its own size with three flags, then the block. A block
+// may use the first word of the next chunk.
 constexpr std::uintptr_t header = 16, size_at = 8, least_chunk = 32;
 constexpr std::uintptr_t previous_in_use = 1, own_mapping = 2, not_main = 4, flags_mask = 7;
 constexpr std::size_t chunks_between_looks = 4096;  // at the clock
@@ -58,10 +58,11 @@ heap_map::heap_map(std::span<const platform::mapped_region> regions, std::int64_
     if (usable_) note_chunks();
 }
 
-// How many chunks lead from `begin` to exactly `end`; 0: they do not. A heap that has a successor ends with two that
-// are too small to be any.
+// How many chunks lead from `begin` to exactly `end`; 0: they do not. A heap that has a successor ends with two headers
+// that are too small to be chunks: `end` is moved before them.
 std::size_t heap_map::chunks_between(std::uintptr_t begin, std::uintptr_t& end, std::uintptr_t flags) const noexcept {
-    constexpr std::uintptr_t first_flags = previous_in_use | not_main;  // those of free ones are not kept
+    constexpr std::uintptr_t first_flags = previous_in_use | not_main;  // of the first chunk only: free chunks do not
+                                                                        // keep them
     if ((word_at(begin + size_at) & first_flags) != (previous_in_use | flags)) return 0;
     std::size_t count = 0;
     std::uintptr_t at = begin;
@@ -83,7 +84,7 @@ bool heap_map::add(std::uintptr_t records, std::uintptr_t begin, std::uintptr_t 
     return heaps_.add({records, begin, end, 0, shadowed});
 }
 
-// The one that ends at the program break, or at the page behind it.
+// The heap that ends at the program break, or at the page behind it.
 void heap_map::add_glibc_main(const platform::mapped_region& r) noexcept {
     auto program_break = static_cast<std::uintptr_t>(platform::raw_syscall(SYS_brk, 0));
     if (program_break <= r.begin || program_break > r.end) return;
@@ -99,9 +100,9 @@ void heap_map::add_glibc_main(const platform::mapped_region& r) noexcept {
     }
 }
 
-// At a multiple of 64 MiB: {arena, heap before this one, size, size that can be written, ...}. Behind that, in the
-// first heap of an arena, the arena, whose size differs between versions: the first chunk is where the chunks lead to
-// the end. Until it is known to be a heap it may be anything, a guard among others: it is copied, not read.
+// Such a heap begins at a multiple of 64 MiB with {arena, previous heap, size, writable size, ...}. In the first heap
+// of an arena the arena follows. Its size differs between versions, so the first chunk is the one from which chunks
+// lead to the end. Until the memory is known to be a heap it may be anything, even a guard: it is copied, not read.
 void heap_map::add_glibc_others(const platform::mapped_region& r) noexcept {
     constexpr std::uintptr_t arena_bytes_at_most = 8192;
     for (std::uintptr_t at = (r.begin + other_heaps_align - 1) & ~(other_heaps_align - 1); at < r.end;
@@ -114,7 +115,7 @@ void heap_map::add_glibc_others(const platform::mapped_region& r) noexcept {
         const std::uintptr_t size = head.size;
         if (size < 4096 || size % 4096 != 0 || size > r.end - at || head.writable < size || head.writable % 4096 != 0)
             continue;
-        // it stands at the beginning of a heap, too
+        // the arena stands at the beginning of a heap, too
         if (head.arena % other_heaps_align - sizeof head >= 4096) continue;
         for (std::uintptr_t first = at + 32; first < at + std::min(size, arena_bytes_at_most); first += unit) {
             std::uintptr_t end = at + size;
@@ -147,8 +148,9 @@ const heap_map::heap* heap_map::find_heap(std::uintptr_t a) const noexcept {
     return after != heaps_.begin() && a < after[-1].end ? after - 1 : nullptr;
 }
 
-// An arena: ... the last chunk, another one, 127 bins of two words. Those of an empty bin hold the address two words
-// before them. What refers to the last chunk may be something else, with a guard behind it: it is copied, not read.
+// An arena: ..., the last chunk, another chunk, 127 bins of two words. Both words of an empty bin hold the address two
+// words before the bin. Something else may refer to the last chunk, with a guard behind it: the memory is copied, not
+// read.
 std::size_t heap_map::bytes_of_record(std::uintptr_t place) const noexcept {
     constexpr std::uintptr_t large = 64, enough = 16;
     std::size_t empty = 0;
@@ -177,7 +179,7 @@ std::uintptr_t heap_map::chunk_begin(const heap& h, std::uintptr_t a) const noex
 address_range heap_map::chunk_at(const heap& h, std::uintptr_t a) const noexcept {
     if (h.shadowed) return shadowed_block(a, h.begin, h.end);
     std::uintptr_t begin = chunk_begin(h, a);
-    // The first word of a header is the last of the block before it.
+    // The first word of a header is the last word of the block before it.
     if (begin != 0 && a - begin < size_at) begin = begin > h.begin ? chunk_begin(h, begin - 1) : 0;
     if (begin == 0 || (a - begin >= size_at && a - begin < header)) return {0, 0};
     const std::uintptr_t end = begin + (word_at(begin + size_at) & ~flags_mask);

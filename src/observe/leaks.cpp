@@ -1,12 +1,12 @@
 // leaks.cpp - goroutines that can never go on (runtime::leaks()), and those that a test leaves behind
 // (testing::no_leaks).
 //
-// By itself  Stuck for good is, for certain: a goroutine that waits for a nil channel, or in a select without any case
-//            that could come, without a limit; one that waits for the end of one of these without a limit; and one that
-//            runs one of these in place, on whose stack it stands. Not a waiter for a mutex: any goroutine may unlock
-//            it.
-// Lost       A goroutine that waits for something that nothing refers to any more: the search of lost.h. Where that
-//            cannot be done the others are told all the same.
+// By itself  These are certainly stuck for good: a goroutine that waits, without a limit, for a nil channel or in a
+//            select in which no case can become ready; a goroutine that waits, without a limit, for the end of a stuck
+//            one; and a goroutine that runs a stuck one in place, on its own stack. Not a waiter for a mutex: any
+//            goroutine may unlock it.
+// Lost       A goroutine that waits for something that nothing refers to any more, found by the search of lost.h. Where
+//            the search is not possible the others are reported all the same.
 // Tests      tests/runtime/leaks_test.cpp
 #include <algorithm>
 #include <cstdlib>
@@ -39,7 +39,7 @@ using sched::goroutine;
 using sched::goroutine_state;
 using sched::wait_reason;
 
-// The world stands still while this exists.
+// The world is stopped while this exists.
 class stopped_world {
 public:
     stopped_world() noexcept { sched::stop_world(); }
@@ -58,7 +58,7 @@ const char* why_stuck_by_itself(const goroutine& g) noexcept {
     }
 }
 
-// f(g) for each goroutine that goes on no sooner than `child` ends.
+// f(g) for each goroutine that cannot go on before `child` ends.
 template <class F>
 void for_each_held_up_by(const goroutine& child, F f) {
     if (const goroutine* joiner = park::joiner_of(&child)) f(*joiner);
@@ -70,7 +70,7 @@ void for_each_held_up_by(const goroutine& child, F f) {
     });
 }
 
-// With the reason. The world is stopped.
+// The stuck goroutines, each with the reason. The world is stopped.
 std::map<const goroutine*, const char*> find_stuck() {
     std::map<const goroutine*, const char*> found;
     std::vector<const goroutine*> to_do;
@@ -184,7 +184,7 @@ namespace {
             if (g.extra != nullptr) l.name = g.extra->name;
             l.state = name(g.reason.load(std::memory_order_relaxed));
             l.why = why;
-            // A goroutine that runs another in place has no such moment.
+            // A goroutine that runs another in place does not note when its wait began.
             if (g.reason.load(std::memory_order_relaxed) != sched::wait_reason::in_place_join) {
                 const std::int64_t ns = platform::now_ns() - g.waits_since_ns;
                 l.waited = std::chrono::nanoseconds(std::max<std::int64_t>(ns, 0));
@@ -227,7 +227,8 @@ no_leaks::no_leaks(no_leaks_options options, std::source_location where) : optio
 
 namespace {
 
-// The search for those that are lost takes some milliseconds: not at each look, since most are about to end.
+// The search for lost goroutines takes some milliseconds. Not every look includes it, since most goroutines are about
+// to end.
 constexpr std::int64_t first_search_after_ns = 10'000'000, at_most_between_searches_ns = 500'000'000;
 
 [[gnu::noinline]] std::string look_with_patience(std::uintptr_t from, const std::vector<std::uint64_t>& before,

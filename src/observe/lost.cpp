@@ -67,8 +67,7 @@ const char* lost_goroutines::find(std::uintptr_t from) noexcept {
     return search(from, true);
 }
 
-// ---- DUNLIN_DEBUG=leaks
-// ----------------------------------------------------------------------------------------------
+// ---- DUNLIN_DEBUG=leaks ---------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -103,14 +102,14 @@ void write_lost(page& to, const lost_goroutines& lost) noexcept {
     platform::text_writer(2) << std::string_view(text);
 }
 
-// The thread of leaks=MILLISECONDS. It keeps what one search has found, and looks at it before the next.
+// The thread of leaks=MILLISECONDS. It keeps what one search has found, and checks it before the next.
 struct watch {
     std::int64_t period_ns = 0;
     platform::atomic<std::uint32_t> never{0};
 };
 constinit watch the_watch;
 
-// Of each that was lost there must be the same wait, or the run has ended.
+// Each goroutine that was lost must still be in the same wait, unless the run has ended.
 void check_still_lost(const lost_goroutines& before) noexcept {
     sched::stop_world();
     const lost_goroutines::wait* gone_on = nullptr;
@@ -137,7 +136,7 @@ void check_still_lost(const lost_goroutines& before) noexcept {
         const std::int64_t begun_ns = platform::now_ns();
         check_still_lost(lost);
         lost.find(from);
-        // Where a search takes long the program has most of the time all the same.
+        // Even if a search takes long, the program has most of the time.
         pause_ns = std::max(the_watch.period_ns, 3 * (platform::now_ns() - begun_ns));
     }
 }

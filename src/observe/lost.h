@@ -1,4 +1,5 @@
-// lost.h - goroutines that wait for what nothing refers to any more, by two searches that agree (reach.h).
+// lost.h - goroutines that wait for something that nothing refers to any more, found by two searches that agree
+// (reach.h).
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,13 @@ class lost_goroutines {
 public:
     lost_goroutines() noexcept : waits_(at_most) {}
 
-    // Looks anew. Null, or why it cannot be known; then there are none. `from`: DUNLIN_STACK_POINTER_HERE. Stops the
-    // world, and all threads; from goroutines and plain threads, not with the world stopped.
+    // Searches anew. Returns null, or why the search is not possible; then it has found none. `from`:
+    // DUNLIN_STACK_POINTER_HERE. Stops the world and all threads. Call from goroutines and plain threads, not with the
+    // world stopped.
     const char* find(std::uintptr_t from) noexcept;
 
     std::size_t count() const noexcept { return waits_.size(); }
-    // The same wait of the same goroutine.
+    // True: `g` was found, and is in the same wait.
     bool contains(const sched::goroutine& g) const noexcept;
 
     struct wait {
@@ -35,11 +37,11 @@ private:
     mapped_array<wait> waits_;  // sorted by id
 };
 
-// DUNLIN_DEBUG=leaks: names those that are lost when the main goroutine has ended.
+// DUNLIN_DEBUG=leaks: names the lost goroutines when the main goroutine has ended.
 void ask_for_lost_at_end() noexcept;
 void report_lost_at_end() noexcept;
-// DUNLIN_DEBUG=leaks=MILLISECONDS: looks as often while the program runs, too, and ends the process if one that was
-// found has gone on.
+// DUNLIN_DEBUG=leaks=MILLISECONDS: also searches at this interval while the program runs, and ends the process if a
+// goroutine that was found has gone on.
 void watch_lost(std::int64_t period_ms) noexcept;
 
 }  // namespace dunlin::observe

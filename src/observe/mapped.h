@@ -1,5 +1,5 @@
-// mapped.h - memory for reports that are made while the world stands still: a goroutine that was stopped may hold the
-// heap's lock, so it is mapped.
+// mapped.h - memory for reports that are made while the world is stopped. It is mapped, since a stopped goroutine may
+// hold the heap's lock.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace dunlin::inline v0_1::observe {
 
-// Room for so many, all zero. T needs no destructor.
+// An array with room for `room` elements, all zero. T needs no destructor.
 template <class T>
 class mapped_array {
 public:
@@ -45,7 +45,7 @@ private:
     std::size_t room_, size_ = 0;
 };
 
-// From keys, none of which is 0, to numbers. For so many at most.
+// A map from keys, none of which is 0, to numbers; of `at_most` keys at most.
 class mapped_index {
 public:
     static constexpr std::uint32_t none = ~std::uint32_t{0};

@@ -12,7 +12,7 @@ namespace dunlin::inline v0_1::observe {
 
 namespace {
 
-constexpr std::size_t bytes_each = 256, items_each = 2, frames_each = 12;  // what a goroutine takes, about
+constexpr std::size_t bytes_each = 256, items_each = 2, frames_each = 12;  // about what one goroutine takes
 
 }  // namespace
 

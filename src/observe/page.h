@@ -1,8 +1,8 @@
-// page.h - what a report is written on while the world is stopped.
+// page.h - what a report is written to while the world is stopped.
 //
-// The name and line of an address take 20 us to find, its address nothing. So a page of a live program keeps addresses
-// among its text, and they get their names when the world goes on (finish()). One of a program that is about to end is
-// written through at once: it needs no memory.
+// To find the name and line of an address takes 20 us; to keep the address takes nothing. So a page of a live program
+// keeps addresses within its text and names them when the world goes on (finish()). The page of a program that is about
+// to end is written through at once: it needs no memory.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +22,33 @@ public:
     page(const page&) = delete;
     page& operator=(const page&) = delete;
 
-    // Room for so many goroutines, so that the heap is not needed while the world is stopped. Throws nothing: what
-    // there is no memory for is dropped.
+    // Makes room for this many goroutines, so that the heap is not needed while the world is stopped. Throws nothing:
+    // what finds no memory is dropped.
     void reserve(std::size_t goroutines) noexcept;
 
     platform::text_writer& text() noexcept { return out_; }
     void stack(const stack::trace& frames) noexcept { add(kind::stack, frames, {}); }
     void symbol(const void* pc) noexcept;
-    // The first of the frames that is the program's own; `otherwise` if none is.
+    // The place of the first frame that is the program's own; `otherwise` if none is.
     void place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept {
         add(kind::place_of_program, frames, otherwise);
     }
 
-    // The same three as JSON: an array of frames, a string, a string. Not of a page that is written through.
+    // The same three as JSON: an array of frames, a string, a string. Not on a page that is written through.
     void json_stack(const stack::trace& frames) noexcept { add(kind::json_stack, frames, {}); }
     void json_symbol(const void* pc) noexcept;
     void json_place_of_program(const stack::trace& frames, std::source_location otherwise) noexcept {
         add(kind::json_place, frames, otherwise);
     }
 
-    // The whole text. Not of a page that is written through.
+    // The whole text. Not on a page that is written through.
     std::string finish();
 
 private:
     enum class kind : std::uint8_t { stack, symbol, place_of_program, json_stack, json_symbol, json_place };
     struct item {
         std::size_t text_before;  // where in the text it stands
-        std::size_t first;        // of its frames
+        std::size_t first;        // index of its first frame
         std::uint32_t frames;
         kind what;
         std::source_location otherwise;

@@ -81,7 +81,8 @@ profile::profile(const types& of_values, std::uint64_t period, std::uint64_t dur
     clock_gettime(CLOCK_REALTIME, &now);
     whole_.number(in_profile::time_ns,
         static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec));
-    // One for everything: that functions and lines are here already keeps pprof from looking for the program's file.
+    // One mapping for everything. It says that functions and lines are here already, so that pprof does not look for
+    // the program's file.
     char program[PATH_MAX];
     const ssize_t size = readlink("/proc/self/exe", program, sizeof program);
     message all;
@@ -94,7 +95,7 @@ profile::profile(const types& of_values, std::uint64_t period, std::uint64_t dur
     whole_.sub(in_profile::mapping, all);
 }
 
-// Protobuf's texts are UTF-8, and some readers refuse others: what is none becomes U+FFFD.
+// Protobuf's strings are UTF-8, and some readers refuse others: bytes that are not UTF-8 become U+FFFD.
 static std::string as_utf8(std::string_view t) {
     std::string good;
     while (!t.empty()) {

@@ -1,7 +1,7 @@
 // pprof.h - writes a profile in the format of pprof: the message Profile of its profile.proto, not compressed (pprof
 // takes both).
 //
-// Data       Texts, functions and locations are numbered in the order in which they first come; each sample names
+// Data       Texts, functions and locations are numbered in the order in which they first occur; each sample names
 //            locations, innermost first.
 // Source     github.com/google/pprof, proto/profile.proto: the numbers of the fields.
 // Tests      tests/tools/profile_test.py
@@ -38,13 +38,13 @@ class profile {
 public:
     using labels = std::vector<std::pair<std::string, std::string>>;
 
-    // What is counted, in which unit: "goroutine", "count". The first type is that of the period, which is 1.
+    // What is counted, and its unit: "goroutine", "count". The period is of the first type, and is 1.
     using types = std::vector<std::pair<std::string_view, std::string_view>>;
     explicit profile(const types& of_values);
-    // A sample is taken each time so much of the last type has passed; it went on for so long.
+    // A sample is taken each time `period` of the last type has passed; the profile lasted for `duration_ns`.
     profile(const types& of_values, std::uint64_t period, std::uint64_t duration_ns);
 
-    // A value for each type. `otherwise` is the only function of a stack that has no frames.
+    // Adds a sample, with a value for each type. `otherwise` is the only function of a stack that has no frames.
     void add(const stack::trace& frames, std::string_view otherwise, const std::vector<std::uint64_t>& values,
         const labels& with);
     std::string finish();
@@ -60,7 +60,7 @@ private:
     message whole_;
 };
 
-// A sample as Go's profiles have it as text: "40 @ 0x55d0c2 0x55e1f7", its labels, and a line for each frame.
+// A sample in the text form of Go's profiles: "40 @ 0x55d0c2 0x55e1f7", its labels, and a line for each frame.
 void append_sample(std::string& text, std::string_view values, const stack::trace& frames, const profile::labels& with);
 
 }  // namespace dunlin::observe

@@ -23,7 +23,7 @@ namespace {
 using sched::goroutine;
 using sched::goroutine_state;
 
-// What is kept of a group until the world goes on: names are looked up then.
+// What is kept of a group until the world goes on, when names are looked up.
 struct kept {
     stack::trace frames;
     const char* doing;

@@ -20,12 +20,12 @@ using sched::goroutine_state;
 using sched::wait_reason;
 
 constexpr std::int64_t patience_ns = 3'000'000'000;
-constexpr std::uintptr_t red_zone = 128;  // below the stack pointer, and a function's own all the same
+constexpr std::uintptr_t red_zone = 128;  // below the stack pointer, but still the function's own
 
 template <class T>
 std::uintptr_t address_of(const T* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
 
-// What only another goroutine or thread of the program ends. A limit, if there is one, is found by the search: the
+// Waits that only another goroutine or thread of the program ends. If a wait has a limit, the search finds that: the
 // timer refers to the waiter.
 bool waits_for_others(wait_reason reason) noexcept {
     switch (reason) {
@@ -102,7 +102,7 @@ void reach::add(const goroutine& g) noexcept {
     if (becomes_first && slot != 0) by_stack_.set(slot, n);
 }
 
-// By the locks of the lot, which a thread that stands still may hold.
+// Takes the locks of the lot. A thread that stands still may hold them, so this comes before the standstill.
 void reach::note_objects() noexcept {
     park::for_each_in_lot([&](const park::lot_node& node) noexcept {
         const goroutine* g = node.who->goroutine();
@@ -124,21 +124,22 @@ const char* reach::search_standing(std::uintptr_t from, const platform::standsti
     const std::size_t found = platform::read_memory_map({regions_.begin(), max_regions});
     if (found == 0 || found > max_regions) return "the memory of the process cannot be listed";
     for (std::size_t i = 0; i < found; ++i) regions_.add(regions_.begin()[i]);
-    // From here on no memory is mapped that could be taken for the program's: it is not in that list.
+    // Memory that is mapped from here on is not in that list, so it is not taken for the program's.
     heap_.emplace(std::span<const platform::mapped_region>(regions_.begin(), regions_.size()), until_ns_);
     if (!in_time()) return refused_;
     if (!heap_->usable()) return "there is no memory for it";
     blocks_to_do_.emplace(heap_->blocks() + 1);
     if (!blocks_to_do_->usable()) return "there is no memory for it";
     if (!list_holes()) return refused_;
-    // One that a plain thread has woken since goes on.
+    // A goroutine that a plain thread has woken since then goes on.
     for (const waiting& w : waiting_) {
         if (!is_kept_apart(*w.g)) reach_stack(w.g->stack);
     }
-    // What the last goroutine had that a free descriptor was for is still in it, and the runtime refers to it.
+    // A free descriptor still contains what its last goroutine had, and the runtime refers to the descriptor: it is
+    // noted here, so that the search does not follow it.
     sched::for_each_free_descriptor(
         [](const goroutine& g, void* self) noexcept { static_cast<reach*>(self)->note_ended(g); }, this);
-    reader_ = ::new (reader_room_.begin()) platform::memory_reader;  // what is mapped begins at a page
+    reader_ = ::new (reader_room_.begin()) platform::memory_reader;  // mapped memory begins at a page
     scan_threads(from, still);
     scan_goroutines();
     scan_memory();
@@ -149,8 +150,7 @@ const char* reach::search_standing(std::uintptr_t from, const platform::standsti
     return refused_;
 }
 
-// ---- what is no root
-// ---------------------------------------------------------------------------------------------------
+// ---- what is not a root ---------------------------------------------------------------------------------------------
 
 void reach::hole(std::uintptr_t begin, std::size_t bytes) noexcept {
     if (!holes_.add({begin, begin + bytes})) give_up("its memory is in too many pieces");
@@ -181,8 +181,7 @@ bool reach::list_holes() noexcept {
     return refused_ == nullptr;
 }
 
-// ---- roots
-// -------------------------------------------------------------------------------------------------------------
+// ---- roots ----------------------------------------------------------------------------------------------------------
 
 void reach::scan_threads(std::uintptr_t from, const platform::standstill& still) noexcept {
     stack_pointers_.add({from, stack::thread_pointer_here()});
@@ -218,7 +217,7 @@ void reach::scan_closure(const goroutine& g) noexcept {
     look(address_of(static_cast<const std::byte*>(g.context.fp)));
 }
 
-// Those that are none of `waiting_`.
+// The goroutines that are not in `waiting_`.
 void reach::scan_goroutines() noexcept {
     sched::for_each_descriptor([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
@@ -228,7 +227,7 @@ void reach::scan_goroutines() noexcept {
         reach_joiner(g);
         const stack::slot* s = g.stack;
         if (s == nullptr) return;
-        reach_stack(s);  // those that run it in place
+        reach_stack(s);  // the goroutines that run it in place
         if (thread_stands_in(*s)) return;
         const bool parked = g.saved.load(std::memory_order_acquire) != 0 &&
                             (state == goroutine_state::waiting || state == goroutine_state::runnable);
@@ -238,8 +237,9 @@ void reach::scan_goroutines() noexcept {
     drain();
 }
 
-// What is below the first thread that stands in this region, if it is the stack of one: made by the kernel, or by libc,
-// which has what it keeps of the thread at its top and a guard before it. Of any other nothing is known.
+// Where the unused part of this region ends. If the region is a thread's stack, made by the kernel or by libc (which
+// keeps its data of the thread at the top and a guard before the stack), that is all below the lowest stack pointer in
+// it. Of any other region nothing is known: no part counts as unused.
 std::uintptr_t reach::unused_to(const platform::mapped_region& r) const noexcept {
     const thread_place* const t = first_at(r.begin);
     if (t == stack_pointers_.end() || t->sp >= r.end) return r.begin;
@@ -289,8 +289,7 @@ bool reach::in_time() noexcept {
     return refused_ == nullptr;
 }
 
-// ---- what refers to what
-// -----------------------------------------------------------------------------------------------
+// ---- what refers to what --------------------------------------------------------------------------------------------
 
 void reach::look(std::uintptr_t word) noexcept {
     if (const stack::slot* s = slot_of(word)) return look_at_slot(*s, word);
@@ -311,7 +310,7 @@ const stack::slot* reach::slot_of(std::uintptr_t word) const noexcept {
 
 const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
     if (!descriptors_.contains(word)) return nullptr;
-    // where they are aligned to
+    // chunks are aligned to their size
     const std::uint32_t chunk = chunks_.find(word / sched::descriptor_chunks::chunk_bytes);
     if (chunk == none) return nullptr;
     const goroutine* const first = sched::the_descriptors.at[chunk].load(std::memory_order_relaxed);
@@ -319,16 +318,16 @@ const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
     return offset < sched::descriptors_in_a_chunk * sizeof(goroutine) ? first + offset / sizeof(goroutine) : nullptr;
 }
 
-// In the frames of those that wait there. `top` itself belongs to none.
+// A word counts if it points into the frames of the goroutines that wait on this stack. `top` itself belongs to none.
 void reach::look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept {
     if (word >= address_of(s.top)) return;
     const std::uint32_t first = by_stack_.find(address_of(&s));
     if (first != none && waiting_[first].sp != 0 && word >= waiting_[first].sp) reach_stack(&s);
 }
 
-// The descriptor itself is known to a task, a queue, the runtime: none of them comes from there to what a goroutine has
-// that has not ended, but what has the address of something in its closure does. Of one that has ended the task has the
-// result.
+// A task, a queue and the runtime refer to the descriptor itself; none of them gets from there to what a goroutine has
+// that has not ended. Code that has an address within the closure does. The task of a goroutine that has ended gets the
+// result from the closure.
 void reach::look_at_descriptor(const goroutine& g, std::uintptr_t word) noexcept {
     const address_range closure{address_of(g.inline_frame), address_of(g.inline_frame) + sched::inline_frame_bytes};
     if (by_descriptor_.find(address_of(&g)) != none) {
@@ -347,7 +346,7 @@ bool reach::note_ended(const goroutine& g) noexcept {
     return true;
 }
 
-// All that stand on it, and once: a recursion may have ten thousand of them there.
+// Reaches all goroutines on this stack, and only once: a recursion may have put ten thousand of them there.
 void reach::reach_stack(const stack::slot* s) noexcept {
     const std::uint32_t first = by_stack_.find(address_of(s));
     if (first == none || waiting_[first].reached) return;
@@ -360,7 +359,7 @@ void reach::look_from(const waiting& w) noexcept {
     if (w.sp != 0) push({w.sp, address_of(w.g->stack->top)});
     look(address_of(w.g->extra));
     look(address_of(static_cast<const std::byte*>(w.g->exceptions.caught)));
-    // a register like others, if frames have no such pointer
+    // a register like any other, if frames have no frame pointer
     look(address_of(static_cast<const std::byte*>(w.g->context.fp)));
     reach_joiner(*w.g);
 }
@@ -397,7 +396,7 @@ bool reach::object_reached(const void* object) const noexcept {
     return !heap_->in_heap(a) || heap_->reached(a);
 }
 
-// An object of the lot may be reached after another one's waiter has been.
+// An object of the lot may be reached only after the waiter of another object has been.
 void reach::follow_objects() noexcept {
     for (bool changed = true; changed && in_time();) {
         changed = false;

@@ -1,25 +1,29 @@
-// reach.h - which goroutines can be woken by nothing that is left: a search of all memory for what refers to them.
+// reach.h - which goroutines nothing can wake any more: a search of all memory for references to them.
 //
-// Rule       A goroutine that waits stands in a queue: its node, on its stack, is what a waker comes to, by way of the
-//            channel, from a handle. So one whose stack and closure are referred to by nothing that any thread or
-//            goroutine can still come to will wait for ever. Nor is it in the way that its own handles, and those of
-//            others of its kind, refer to the channel.
-// Search     While all threads stand still (platform/standstill.h), as a conservative garbage collector does it, and
-//            LeakSanitizer. A word that is the address of something refers to it, whatever it is.
-//              roots     registers of threads, their stacks; all memory that can be read and is none of the below; the
-//                        stacks and closures of goroutines that do not wait, or wait for time, a descriptor or a call
+// Rule       A goroutine that waits stands in a queue. A waker gets from a handle to the channel, and from there to the
+//            waiter's node, which is on the waiter's stack. So a goroutine will wait for ever if nothing that any
+//            thread or goroutine can still get to refers to its stack or closure. Its own handles, and those of other
+//            such goroutines, may still refer to the channel: that changes nothing.
+// Search     It takes place while all threads stand still (platform/standstill.h), and works like a conservative
+//            garbage collector or LeakSanitizer. A word that is the address of something refers to it, whatever the
+//            word is meant to be.
+//              roots     registers and stacks of threads; all memory that can be read and is none of the below; stacks
+//                        and closures of goroutines that do not wait, or that wait for a time, a descriptor or a call
 //              blocks    of the heap (heap_map.h), once something refers to them
-//              waiting   stack and closure of a goroutine that waits, once something refers to them; it may go on then
-//            A pointer into a block is enough. What is below a stack pointer is nothing.
-//            Three ways to a waiter have no address in memory, or one that is no way, and are followed by themselves:
-//            the lot (the object's address is asked for instead of its node), joins (the child goes on: so does its
-//            joiner) and children that run in place (one stack).
-// Exact      Nothing runs, registers are read, and words that look like addresses err to one side: a goroutine that is
-//            said to be lost is, unless a reference to it is kept where it cannot be read: encoded (a tag in its upper
-//            bits, compressed), in the kernel, or in a file. Queues of the lot are looked at before the threads stand
-//            still, by their locks; a search is believed when a second one agrees, about the same wait.
-// Misses     What an old value on a stack or in a register, or memory that is not known as a heap, still refers to.
-// Cost       One to two nanoseconds for eight bytes of memory in use. It ends after three seconds without a result.
+//              waiting   stack and closure of a goroutine that waits, once something refers to them: the goroutine may
+//                        then go on
+//            A pointer into a block is enough. Memory below a stack pointer does not count.
+//            Three ways to a waiter have no address in memory, or one that leads nowhere, and are followed separately:
+//            the lot (the search asks for the object's address instead of the node's), joins (if the child goes on, so
+//            does its joiner) and children that run in place (they share one stack).
+// Exact      Nothing runs, registers are read, and words that only look like addresses err to one side. So a goroutine
+//            that is reported as lost is lost, unless a reference to it is kept where it cannot be read: encoded (a tag
+//            in its upper bits, compressed), in the kernel, or in a file. The queues of the lot are read before the
+//            threads stand still, under their locks; a search is believed when a second one agrees about the same wait.
+// Misses     Goroutines to which an old value on a stack or in a register, or memory that is not known as a heap, still
+//            refers.
+// Cost       One to two nanoseconds per eight bytes of memory in use. After three seconds the search ends without a
+//            result.
 // Tests      tests/runtime/leaks_test.cpp, tests/runtime/leak_patterns_test.cpp
 #pragma once
 
@@ -42,8 +46,8 @@ public:
         std::uint64_t id;
         std::int64_t since_ns;
         const void* object;             // what it waits for in the lot; null: nothing
-        std::uintptr_t sp;              // 0: it runs another in place, and stands on that one's stack
-        std::uint32_t next_on_stack;    // of those that stand on the same one; the one on top comes first
+        std::uintptr_t sp;              // 0: it runs another goroutine in place, on the same stack
+        std::uint32_t next_on_stack;    // the next goroutine on the same stack; the one on top comes first
         bool reached;
     };
     struct thread_place {
@@ -51,12 +55,12 @@ public:
     };
     static constexpr std::uint32_t none = mapped_index::none;
 
-    // Of `waiting` goroutines at most. The world is stopped.
+    // For `waiting` goroutines at most. The world is stopped.
     explicit reach(std::size_t waiting) noexcept;
     reach(const reach&) = delete;
     reach& operator=(const reach&) = delete;
 
-    // Null: it has been done. Else why not. `from`: DUNLIN_STACK_POINTER_HERE.
+    // Returns null, or why the search is not possible. `from`: DUNLIN_STACK_POINTER_HERE.
     const char* search(std::uintptr_t from) noexcept;
 
     // f(waiting) for those that are lost. After a search.
@@ -113,14 +117,14 @@ private:
     mapped_array<waiting> waiting_;
     mapped_index by_id_, by_stack_, by_descriptor_;
     std::size_t chunk_room_;
-    mapped_index chunks_;                         // of descriptors, by their addresses in units of their size
+    mapped_index chunks_;                         // chunks of descriptors, by address in units of the chunk size
     std::size_t ended_room_;
     mapped_index ended_;                          // descriptors of ended goroutines that were looked at, or are free
     std::size_t ended_count_ = 0;
     mapped_array<platform::mapped_region> regions_;
-    mapped_array<address_range> holes_;           // what is no root, sorted
-    mapped_array<thread_place> stack_pointers_;   // of threads, sorted by where they stand
-    mapped_array<address_range> to_do_;           // words to be looked at: of stacks and closures; then of blocks
+    mapped_array<address_range> holes_;           // what is not a root, sorted
+    mapped_array<thread_place> stack_pointers_;   // of threads, sorted by stack pointer
+    mapped_array<address_range> to_do_;           // ranges to look through: stacks and closures; then blocks
     std::optional<mapped_array<address_range>> blocks_to_do_;
     std::optional<heap_map> heap_;
     address_range stacks_{~std::uintptr_t{0}, 0}, descriptors_{~std::uintptr_t{0}, 0};

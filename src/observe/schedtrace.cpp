@@ -83,14 +83,14 @@ void print() {
     if (wanted & sched::report_slow_region) write_trace_of_slow_region();
 }
 
-// DUNLIN_DEBUG=deadlock: circles are looked for as soon as goroutines have waited for so long.
+// DUNLIN_DEBUG=deadlock: circles are looked for as soon as goroutines have waited for this long.
 constexpr std::int64_t wait_in_deadlock_mode_ns = 10'000'000;
 
 struct signal_name {
     std::string_view name;
     int number;
 };
-// That a program can do without, and a terminal or `kill` can send.
+// Signals that a program can do without, and that a terminal or `kill` can send.
 constexpr signal_name dump_signals[] = {{"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}};
 
 bool keep_page_address(std::string_view address) noexcept {

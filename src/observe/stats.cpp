@@ -43,7 +43,7 @@ processor_stats stats_of(const sched::processor& p, std::uint32_t made) {
     r.parks = c.parks.get();
     r.yields = c.yields.get();
     r.stacks_bound = c.stack_binds.get();
-    r.hand_offs = c.hand_offs.get();  // a part of the next: before it
+    r.hand_offs = c.hand_offs.get();  // a part of the next, so it is read before that
     r.blocking_calls = c.blocking_calls.get();
     r.stolen_from.reserve(made);
     for (std::uint32_t i = 0; i < made; ++i) r.stolen_from.push_back(p.stolen_from[i].load(std::memory_order_relaxed));
@@ -51,7 +51,7 @@ processor_stats stats_of(const sched::processor& p, std::uint32_t made) {
 }
 
 stack::arena_stats stats_of_stacks() {
-    const sched::unstoppable_section section;  // they have a lock
+    const sched::unstoppable_section section;  // the arena has a lock
     return stack::stacks.stats();
 }
 
@@ -95,7 +95,7 @@ void copy_park_times(std::vector<wait_durations>& to) {
             one.waits.total_ns += static_cast<std::int64_t>(of.total_ns.load(std::memory_order_relaxed));
         }
         if (one.waits.total() == 0) continue;
-        // Some reasons share their words.
+        // Some reasons share their text.
         const auto same =
             std::find_if(to.begin(), to.end(), [&](const wait_durations& d) { return d.reason == one.reason; });
         if (same == to.end()) {
@@ -113,8 +113,8 @@ duration_histogram copy(const sched::wait_counters& of) {
     return r;
 }
 
-// What lasts is counted to one moment, so that the parts of the time do not exceed it; of threads, too, the idle ones
-// are a part.
+// Times that still go on are counted up to one moment, so that the parts do not exceed the total. Likewise the idle
+// threads are a part of all threads.
 void copy_times_and_threads(runtime_stats& r) {
     sched::scheduler& s = sched::the_scheduler;
     const sched::unstoppable_section section;

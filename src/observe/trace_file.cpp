@@ -1,17 +1,17 @@
 // trace_file.cpp - <dunlin/trace.hpp>: traces and the recorder as files. Events: sched/machines/trace.h.
 //
-// Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, of this machine), content. A file that ends
-//            in the midst of one is read up to there.
+// Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, in this machine's byte order), content. A
+//            file that ends in the midst of a block is read up to there.
 //              info      JSON: version, clock, names of states and reasons
-//              clock     ticks, nanoseconds of the monotonic clock, of the wall clock: at the begin, now and then, at
-//                        the end
+//              clock     ticks, nanoseconds of the monotonic clock, nanoseconds of the wall clock: at the beginning,
+//                        now and then, and at the end
 //              events    source, thread, events lost before these (64 bits), events as in memory
-//              place     number, "file:line", zero byte, function: before the first block that has it
-//              since     of the recorder, ticks, two: what is before the one, or behind the other, has gaps
+//              place     number, "file:line", zero byte, function: before the first block that names it
+//              since     of the recorder: two ticks; events before the first or after the second have gaps
 //              end       text: why
-//              who       number of a goroutine, its name: of those that had one before what is kept
-// Death      is written without memory from the heap, in a signal handler perhaps: what the writing thread has not
-//            written yet, or what the recorder has kept.
+//              who       number of a goroutine, its name: of goroutines that were named before the kept events
+// Death      The last events are written without memory from the heap, perhaps in a signal handler: what the writing
+//            thread has not written yet, or what the recorder has kept.
 #include <dunlin/trace.hpp>
 
 #include <algorithm>
@@ -70,8 +70,8 @@ protected:
     ~sink() = default;
 };
 
-// While it lives a write that exceeds the limit on the size of files fails (EFBIG), as one that finds no space does,
-// and sends no SIGXFSZ, which would end the process.
+// While this lives, a write beyond the limit on the size of files fails (EFBIG), as one that finds no space does. It
+// sends no SIGXFSZ, which would end the process.
 class without_size_signal {
 public:
     without_size_signal() noexcept {
@@ -131,7 +131,7 @@ public:
     std::string text;
 };
 
-// Memory of this process that may not be there any more: of a library that was unloaded.
+// Copies memory of this process that may not be there any more, such as that of a library that was unloaded.
 bool copy_carefully(void* to, const void* from, std::size_t bytes) noexcept {
     const iovec here{to, bytes}, there{const_cast<void*>(from), bytes};
     const ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
@@ -145,7 +145,7 @@ bool copy_carefully(void* to, const void* from, std::size_t bytes) noexcept {
 std::size_t copy_text(char* to, std::size_t room, const char* from) noexcept {
     std::size_t size = 0;
     while (size < room) {
-        // Not over the end of a page: the next may not be there.
+        // Pieces do not cross multiples of 64, and so not the end of a page: the next page may not be there.
         const std::size_t in_page = 64 - reinterpret_cast<std::uintptr_t>(from + size) % 64,
                           part = std::min(room - size, in_page);
         if (!copy_carefully(to + size, from + size, part)) break;
@@ -222,7 +222,7 @@ private:
     }
     void put(const void* from, std::size_t bytes) noexcept { good_ = good_ && to_.write(from, bytes); }
 
-    // Each once, as long as there is room to remember them.
+    // Writes each place once, as long as there is room to remember the places.
     void place(std::uint64_t key) noexcept {
         for (std::size_t i = key * 0x9e3779b97f4a7c15u >> 52, looks = 0; looks < 32;
              i = (i + 1) % known_places, ++looks) {
@@ -298,18 +298,18 @@ void info_of(std::string& into, const char* mode) {
 
 enum class mode : std::uint8_t { off, file, recorder };
 
-// All but what says otherwise under `changes`.
+// All fields are under `changes`, except where a comment says otherwise.
 struct state {
-    std::mutex changes;                        // of plain threads and goroutines; not in handlers
+    std::mutex changes;                        // taken by plain threads and goroutines; not in signal handlers
     platform::atomic<mode> what{mode::off};
     std::string info, path;
     unsigned files_left = 0, files = 0;
     std::int64_t next_file_ns = 0;             // the reporter
     platform::atomic<bool> asked{false};            // for a file, because of a slow region
-    file_sink file;                            // the writing thread; `busy`
+    file_sink file;                            // used by the writing thread; `busy`
     std::unique_ptr<trace_writer> writer;      // the same
     std::unique_ptr<tracing::view> room;       // the same
-    std::unique_ptr<trace_writer> last_writer; // of a recorder that dies
+    std::unique_ptr<trace_writer> last_writer; // of a recorder whose process dies
     platform::atomic<std::uint32_t> busy{0};
     platform::atomic<std::uint32_t> stop{0}, stopped{0};
 };
@@ -336,7 +336,7 @@ void take_busy(state& s, std::int64_t patience_ns) noexcept {
     }
 }
 
-// Writes what is full. False: the file takes no more.
+// Writes the full chunks. False: the file takes no more.
 bool write_full(state& s) noexcept {
     take_busy(s, platform::time_max / 2);
     while (s.writer->good() && tracing::take_full(*s.room)) s.writer->events(*s.room);
@@ -387,7 +387,7 @@ void write_recorded(trace_writer& to, tracing::view& room, std::string_view why)
     for (; tracing::look_at_full(at, room); ++at) to.events(room);
     const std::uint64_t until = tracing::ticks();
     write_open_chunks(to, room);
-    // Those that have become full meanwhile, before they were looked at.
+    // Chunks that have become full meanwhile, before they were looked at as open ones.
     for (; tracing::look_at_full(at, room); ++at) to.events(room);
     // After the chunks: what was overwritten meanwhile is missing.
     const std::uint64_t whole[2] = {tracing::complete_from(), until};
@@ -395,7 +395,7 @@ void write_recorded(trace_writer& to, tracing::view& room, std::string_view why)
     to.end(why);
 }
 
-// The world is stopped: goroutines change their names.
+// The world is stopped, since goroutines change their names.
 void write_names(trace_writer& to) noexcept {
     sched::for_each_descriptor([&](const sched::goroutine& g) {
         const sched::goroutine_state now = g.state.load(std::memory_order_acquire);
@@ -457,7 +457,8 @@ void start_file(const std::string& path) {
         s.room = std::make_unique<tracing::view>();
         s.stop.store(0);
         s.stopped.store(0);
-        // The thread writes nothing before the head of the file, and no chunks of an earlier trace.
+        // While `busy` is taken, the thread writes nothing before the head of the file, and no chunks of an earlier
+        // trace.
         take_busy(s, platform::time_max / 2);
         sched::watching_threads.fetch_add(1);
         if (const int error = platform::start_thread<writer_thread>(nullptr); error != 0) {
@@ -502,7 +503,7 @@ void write_trace_of_death() noexcept {
     platform::text_writer out(2);
     if (s.file.error == 0) {
         out << "dunlin: the flight recorder is in " << s.path << '\n';
-    } else {  // by its number: libc may allocate for the words
+    } else {  // only the number: libc may allocate for the text
         out << "dunlin: the flight recorder could not be written to " << s.path << ": errno " << s.file.error << '\n';
     }
 }
@@ -608,7 +609,7 @@ void stop_recorder() {
     observe::state& s = the();
     const std::lock_guard guard(s.changes);
     if (s.what.load() != mode::recorder) return;
-    observe::write_slow_region_if_asked(s);  // of a moment ago
+    observe::write_slow_region_if_asked(s);  // if one was asked for a moment ago
     sched::tracing::finish(observe::count_waits_for_trace);
     s.what.store(mode::off);
 }

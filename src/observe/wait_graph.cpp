@@ -18,8 +18,8 @@ using sched::wait_reason;
 
 bool waits(const goroutine& g) noexcept { return g.state.load(std::memory_order_acquire) == goroutine_state::waiting; }
 
-// The group of which it is a member, null (dunlin/wait_group.hpp, member_mark). A callable's own first word may be
-// written by a thread meanwhile: then it is no mark.
+// The group of which it is a member, or null (dunlin/wait_group.hpp, member_mark). A thread may write the first word
+// meanwhile if that is the callable's own: then it is not a mark.
 DUNLIN_NOT_INSTRUMENTED const void* group_of(const goroutine& g) noexcept {
     const void* frame = g.inline_frame;
     if (g.flags & goroutine::heap_frame) frame = *static_cast<void* const*>(frame);
@@ -99,7 +99,8 @@ void wait_graph::link(node& n) noexcept {
     }
     case wait_reason::task_join:
         n.how = kind::join;
-        // With a limit it stands in the lot, at the address of the child's `join`. Its task keeps that descriptor.
+        // A joiner with a limit stands in the lot, at the address of the child's `join`. The child's task keeps that
+        // descriptor.
         if (n.object != nullptr) n.to = by_id_.find(park::child_of(n.object)->id);
         return;
     default: return;

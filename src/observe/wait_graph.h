@@ -4,20 +4,20 @@
 //              the holder of the mutex that it waits for (recursive_mutex too)
 //              the goroutine whose end it waits for (task, jthread, async), also the one that it runs in place
 //              each member of the wait_group or task_group that it waits for: those that go() of that group started
-//            There is none to the holders of a shared_mutex, which does not note them, to those that may release a
-//            semaphore, notify a condition variable, or use a channel: that may be any goroutine. Nor to a plain
-//            thread, or from one.
-// Circles    All edges mean "needs", so those that stand in a circle of them cannot go on, unless one of its waits has
-//            a limit, or another goroutine unlocks a mutex that one of them holds: the report says which it is.
+//            There is none to the holders of a shared_mutex, which does not note them, nor to goroutines that may
+//            release a semaphore, notify a condition variable, or use a channel: that may be any goroutine. There is
+//            none to or from a plain thread.
+// Circles    All edges mean "needs", so the goroutines in a circle of edges cannot go on, unless one of the waits has a
+//            limit, or another goroutine unlocks a mutex that one of them holds: the report says which it is.
 // Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two
-//            graphs are made, one after the other: an edge that is in both of them, from a wait that began at the same
-//            moment, was there at each moment between the two, since both its ends waited all the time. A circle of
-//            such edges was one at one moment, and nothing in it can change it. In detail: a waiter that stands in the
-//            lot in both graphs stood there all the time, for coming back to it takes running; a holder that waits does
-//            not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and that takes it off
-//            the lot first.
-// Cost       A look at each descriptor and at each waiter in the lot, twice: 0.1 us a goroutine. Made only when the
-//            monitor has seen that one has waited for long (sched/monitor/monitor.cpp).
+//            graphs are made, one after the other. An edge that is in both, from a wait that began at the same moment,
+//            was there all the time between the two, since both its ends waited all the time. So a circle of such edges
+//            existed at one moment, and none of its goroutines can change it. In detail: a waiter that stands in the
+//            lot in both graphs stood there all the time, since it would have to run to come back; a holder that waits
+//            does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a hand-over
+//            takes the waiter off the lot first.
+// Cost       A look at each descriptor and at each waiter in the lot, twice: 0.1 us per goroutine. It is done only when
+//            the monitor has seen a goroutine wait for long (sched/monitor/monitor.cpp).
 // Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp
 #pragma once
 
@@ -34,19 +34,19 @@ public:
     enum class kind : std::uint8_t { none, mutex, join, in_place, group };
     struct node {
         const sched::goroutine* g;
-        std::int64_t since_ns;   // when it began to wait; without meaning while it runs another in place
+        std::int64_t since_ns;   // when it began to wait; meaningless while it runs another in place
         const void* object;      // what it waits for in the lot; null: nothing
         park::lot_kind lot;
         kind how;
         bool limited;            // it stands in the lot with a deadline or a context
-        std::uint32_t to;        // the goroutine that it waits for, unless how is `group`; none
-        std::uint32_t members_begin, members_end;  // of the group, those that wait
+        std::uint32_t to;        // the goroutine that it waits for, unless how is `group`; or none
+        std::uint32_t members_begin, members_end;  // the members of the group that wait
         std::uint32_t next_edge, came_by;          // for_each_circle()
         std::uint8_t visited;
     };
     static constexpr std::uint32_t none = mapped_index::none;
 
-    // Of `waiting` goroutines at most. The world must be stopped.
+    // For `waiting` goroutines at most. The world must be stopped.
     explicit wait_graph(std::size_t waiting) noexcept;
     wait_graph(const wait_graph&) = delete;
     wait_graph& operator=(const wait_graph&) = delete;
@@ -64,8 +64,8 @@ public:
     // Is the edge from `from` to `to`, of another graph, in this one as well?
     bool has(const node& from, const node& to) const noexcept;
 
-    // f(first, last) for circles, of which each goroutine that is in one is in at least one; `came_by` leads from the
-    // last to the first backwards.
+    // f(first, last) for circles: each goroutine that is in a circle is in at least one of these. `came_by` leads
+    // backwards from the last to the first.
     template <class F>
     void for_each_circle(F f) noexcept;
 
@@ -79,7 +79,7 @@ private:
 
     mapped_array<node> nodes_;
     mapped_index by_id_;        // the goroutine's id
-    mapped_index tops_;         // a stack's address: which one waits there, on the stack of those that run it in place
+    mapped_index tops_;         // a stack's address: the goroutine that waits there, run in place by the others on it
     mapped_array<member> members_;  // by group
 };
 
