@@ -1,7 +1,7 @@
-// annotations.h - which lock guards what, in words that clang checks (-Wthread-safety, in each build by clang).
+// annotations.h - which lock guards what, in attributes that clang checks (-Wthread-safety, in each build by clang).
 //
-// A function that touches something guarded takes its lock, or begins with assert_held(): clang then knows that it is
-// held, and builds that check (lock_check.h) look whether it is.
+// A function that touches something guarded takes its lock, or begins with assert_held(): clang then knows that the
+// lock is held, and checking builds (lock_check.h) verify it.
 #pragma once
 
 #if defined(__clang__)

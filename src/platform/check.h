@@ -13,8 +13,8 @@
 
 namespace dunlin::inline v0_1::platform {
 
-// Ends the process with `status` and nothing else: no destructors, no atexit handlers. What stdout holds is written if
-// its lock is free.
+// Ends the process with `status` and nothing else: no destructors, no atexit handlers. Buffered output of stdout is
+// written if its lock is free.
 [[noreturn]] void end_process(int status) noexcept;
 
 [[noreturn]] void check_failed(const char* what, const char* file, int line) noexcept;

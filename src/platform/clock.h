@@ -13,9 +13,9 @@ namespace dunlin::inline v0_1::platform {
 
 inline constexpr std::int64_t time_max = INT64_MAX;
 
-// Where now_ns() has the time from: clock_gettime(), or a simulation's for users (sched/data/steering.h). Through a
-// pointer it costs no more than through the linker's. Relaxed: either of the two is right for a thread that sees it
-// late.
+// Where now_ns() gets the time from: clock_gettime(), or the function of a simulation for users
+// (sched/data/steering.h). A call through this pointer costs no more than one through the linker's. Relaxed: for a
+// thread that sees a change late, either function is right.
 using clock_source = int (*)(clockid_t, timespec*) noexcept;
 DUNLIN_HIDDEN extern platform::atomic<clock_source> monotonic_clock;
 
@@ -28,7 +28,7 @@ inline std::int64_t ns_of(clock_source source) noexcept {
 
 // Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
 inline std::int64_t now_ns() noexcept { return ns_of(monotonic_clock.load(std::memory_order_relaxed)); }
-// The same, but a simulation for users does not change it: for what is measured across its begin or end.
+// The same, but a simulation for users does not change it: for measurements that span its beginning or end.
 inline std::int64_t real_now_ns() noexcept { return ns_of(clock_gettime); }
 
 // now + d, where an overflow means "never": a sleep of the longest duration must not become a short one.

@@ -26,7 +26,7 @@ inline void pause() noexcept {
 #endif
 }
 
-// The hints by which a loop tells the CPU that it waits, as they stand in the code.
+// The machine code of the hints by which a loop tells the CPU that it waits.
 #if defined(__x86_64__)
 inline constexpr std::size_t spin_hint_bytes = 2, spin_hint_step = 1;
 inline bool is_spin_hint(const std::uint8_t* code) noexcept { return code[0] == 0xf3 && code[1] == 0x90; }  // pause
@@ -41,20 +41,20 @@ inline bool is_spin_hint(const std::uint8_t* code) noexcept {
 
 inline void prefetch(const void* address) noexcept { __builtin_prefetch(address, 1, 3); }
 
-// Of a variable that is declared here and defined in another file of the library: it is linked together with its users,
-// so its address needs no table, as -fPIC would have it (-fvisibility=hidden is about definitions only). This saves two
-// of the 53 instructions of a mutex's lock and unlock.
+// For a variable that is declared here and defined in another file of the library: it is linked together with its
+// users, so its address needs no table, which -fPIC would use otherwise (-fvisibility=hidden is about definitions
+// only). This saves two of the 53 instructions of a mutex's lock and unlock.
 #define DUNLIN_HIDDEN __attribute__((visibility("hidden")))
 
-// A hint that the condition is rare, with the name the rest of the code uses. A function into which ThreadSanitizer
-// puts nothing: one that may run in a thread which ThreadSanitizer does not know yet or any more. Everything it calls
-// must always be inlined; otherwise that is instrumented all the same.
+// For a function that ThreadSanitizer must not instrument, because it may run in a thread that ThreadSanitizer does not
+// know yet or any more. Everything that it calls must always be inlined; otherwise that is instrumented all the same.
 #if defined(__clang__)
 #define DUNLIN_NOT_INSTRUMENTED __attribute__((disable_sanitizer_instrumentation))
 #else
 #define DUNLIN_NOT_INSTRUMENTED __attribute__((no_sanitize("thread")))
 #endif
 
+// Hints that a condition is usually true, or rarely.
 #define DUNLIN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DUNLIN_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t path_max = 4096;
 
-// A path put together from parts. Too long a path is no path.
+// A path put together from parts. A path that is too long cannot be opened.
 class path_buffer {
 public:
     path_buffer& operator+=(std::string_view part) noexcept {
@@ -60,7 +60,7 @@ private:
     bool too_long_ = false;
 };
 
-// Cuts the text before the first `separator` off; all of it when there is none.
+// Cuts off the text before the first `separator`, and the separator; all of the text if there is none.
 std::string_view take_until(std::string_view& text, char separator) noexcept {
     const std::size_t at = text.find(separator);
     const std::string_view part = text.substr(0, at);

@@ -8,7 +8,7 @@ namespace dunlin::inline v0_1::platform {
 // Whether it runs at the same rate on all CPUs, at every frequency and while they sleep, as far as the kernel knows.
 bool cycles_are_even() noexcept;
 
-// May be read before loads that stand before it, by some ten nanoseconds.
+// The CPU may read it some ten nanoseconds early, before loads that stand before it.
 inline std::uint64_t cycles() noexcept {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();

@@ -15,7 +15,7 @@ std::optional<std::uint64_t> parse_number(std::string_view text) noexcept;
 // A size: a number and optionally K, M or G (or KiB, MiB, GiB): "64K", "1M", "262144".
 std::optional<std::uint64_t> parse_size(std::string_view text) noexcept;
 
-// The variable as a number in [low, high]; nothing if it is not set, or if it cannot be read, after saying so.
+// The variable as a number in [low, high]; nothing if it is not set, or if it cannot be read (after a complaint).
 std::optional<std::uint64_t> environment_number(const char* name, std::uint64_t low, std::uint64_t high) noexcept;
 std::optional<std::uint64_t> environment_size(const char* name, std::uint64_t low, std::uint64_t high) noexcept;
 // The variable's text, empty if it is not set.

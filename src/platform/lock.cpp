@@ -13,9 +13,9 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
-// 0.1 to 4 us, depending on the processor: longer than any section that the runtime protects, shorter than a sleep and
-// a wake-up.
-// enough where a waiter sleeps already: only a section that is under way should end
+// spin_rounds: 0.1 to 4 us, depending on the CPU: longer than any section that the runtime protects, shorter than a
+// sleep and a wake-up.
+// enough_rounds: if a waiter sleeps already, it is enough to wait for the end of a section that is under way.
 constexpr looks spin_rounds(100), enough_rounds(20);
 constexpr looks turns_given_away(8), sleeps_doubled(8);
 constexpr std::int64_t first_sleep_ns = 1'000'000;
@@ -31,7 +31,7 @@ constexpr std::int64_t first_sleep_ns = 1'000'000;
         if (round >= enough_rounds && wants_a_wake(waiters_.load(std::memory_order_relaxed))) break;
         pause();
     }
-    check_usable();  // in the child of a fork() its owner may be missing
+    check_usable();  // in the child of a fork() the owner may be missing
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // L3
     std::int64_t limit_ns = first_sleep_ns;
     do {

@@ -21,31 +21,30 @@
 //            L7  the word is as remembered: sleep (the kernel looks again); CAS as L6; failed: L4
 //            L8  have it: on the way = 0 and count -= 1, in one step
 //
-// Proof      (that a sleeper is woken) Let S sleep, and U be the unlock that ends the ownership because of which L6
-//            failed. The fence that L5 makes in U's thread falls before U1 or after it. After: U1 is visible to L6,
-//            which does not find this ownership any more. Before: U3 sees S counted. If it sees none on the way, U4
-//            changes the word: S wakes, or, if it did not sleep yet, finds the word changed; or U4 wakes another, or
-//            its CAS fails, because another unlocker has done U4. If it sees one on the way, that was set after S's L4,
-//            which cleared it (or S's own sight of the word includes it, and then it was cleared): so the word has
-//            changed since S remembered it, and S does not sleep, or has been woken, or another was. That one is awake:
-//            it gets the lock and wakes the next one in its unlock, or clears the mark itself (L4), with a barrier of
-//            its own. Without the mark every unlock would be a system call for as long as the one that was woken first
-//            takes to get a processor.
-// At first   The barrier is an interrupt on every CPU, 3 to 40 us, and just when the owner has been preempted and a
-//            hundred come for the lock there are a hundred of them. So L5 is left out at first and the sleep ends by
-//            itself, after 1 ms, then 2, 4 and 8. Then it is for good, with L5. An unlock that overlooks the sleeper
-//            meanwhile (it must fall within the tens of nanoseconds for which U1 is in its CPU's buffer) costs the rest
-//            of that sleep. Where the sleeper of the last paragraph is woken and has no barrier of its own, its sleep
-//            has an end: S waits for that. L2 ends early when a waiter sleeps already: the owner has most likely lost
-//            its CPU, perhaps to the spinner. lock_in_a_crowd() gives its turn away (sched_yield) eight times between
-//            L2 and L3.
+// Proof      (that a sleeper is woken) Let S sleep, and let U be the unlock that ends the ownership that made L6 fail.
+//            The fence that L5 makes in U's thread falls before U1 or after it. After: U1 is visible to L6, which does
+//            not find this ownership any more. Before: U3 sees S counted. If U3 sees no waiter on the way, U4 changes
+//            the word: S wakes or, if it did not sleep yet, finds the word changed; or U4 wakes another waiter; or its
+//            CAS fails, because another unlocker has done U4. If U3 sees a waiter on the way, the mark was set after
+//            S's L4, which cleared it (or S saw the mark in the word, and cleared it then). So the word has changed
+//            since S remembered it, and S does not sleep, or has been woken, or another waiter was. That waiter is
+//            awake: it gets the lock and wakes the next one in its unlock, or clears the mark itself (L4), with a
+//            barrier of its own. Without the mark every unlock would be a system call until the waiter that was woken
+//            first gets a CPU. The kernel's part: FUTEX_WAKE fences before it looks for sleepers; FUTEX_WAIT looks at
+//            the word under the lock of its queue.
+// At first   The barrier is an interrupt on every CPU, 3 to 40 us. If the owner has been preempted and a hundred
+//            threads come for the lock, there would be a hundred barriers. So L5 is left out at first and the sleep
+//            ends by itself, after 1 ms, then 2, 4 and 8. The next sleep has no limit, and L5 comes before it. An
+//            unlock that overlooks a sleeper before that (it must fall within the tens of nanoseconds for which U1 is
+//            in its CPU's store buffer) costs the rest of that sleep. If the woken waiter of the proof has no barrier
+//            of its own, its sleep has an end: S waits for that. L2 ends early if a waiter sleeps already: the owner
+//            has most likely lost its CPU, perhaps to the spinner. lock_in_a_crowd() gives its turn away (sched_yield)
+//            eight times between L2 and L3.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for
 //            any other lock.
 // Rejected   One word with 0, 1 and 2 for "locked, with sleepers" (Drepper, "Futexes Are Tricky"): the unlock must be
 //            an exchange, 4.3 of 9 ns. Ticket lock: a preempted thread stops all that come after it. Spinning only:
 //            with more threads than processors the owner cannot run.
-//            (FUTEX_WAKE fences before it looks for sleepers, FUTEX_WAIT looks at the word under the lock of its queue:
-//            the kernel's part.)
 // Tests      tests/platform/lock_test.cpp, tests/model/lock_model_test.cpp
 #pragma once
 
@@ -74,8 +73,8 @@ public:
     }
 
     // For threads that come in crowds and have nothing to lose: a waiter gives its turn away a few times before it
-    // sleeps. Of a hundred sleepers each is woken by the one before it, 2 to 50 us later; and the owner most likely
-    // waits for its turn among them.
+    // sleeps. If a hundred threads slept, each would be woken by the one before it, 2 to 50 us later; and the owner
+    // most likely waits for its CPU among them.
     void lock_in_a_crowd() noexcept {
         if (!try_lock()) [[unlikely]] {
             lock_in_a_crowd_slow();
@@ -120,8 +119,7 @@ private:
     platform::atomic<std::uint32_t> waiters_{std::uint32_t{counter_start<std::uint16_t>()} << 16};  // any thread
 };
 
-// What the runtime declares its locks as: one with its place in their order, which checking builds check
-// (lock_check.h).
+// The type of the runtime's locks: a lock with a rank in their order, which checking builds verify (lock_check.h).
 template <lock_rank rank>
 class DUNLIN_LOCK_TYPE ranked_lock : private futex_lock {
 public:

@@ -17,13 +17,13 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
-constexpr unsigned most_locks = 32;  // a select over more channels than that is only counted
+constexpr unsigned most_locks = 32;  // of a select over more channels the rest is only counted
 
 struct held_locks {
     unsigned count = 0;
     unsigned uncounted = 0;  // held beyond most_locks
     bool rescuer = false;
-    bool failed = false;  // a report is under way: its own locks and memory are not looked at
+    bool failed = false;  // a report is under way: its own locks and memory are not checked
     struct held {
         const void* lock;
         lock_rank rank;
@@ -66,7 +66,7 @@ void look_at_allocation() noexcept {
 
 }  // namespace
 
-// Functions of their own, not inlined: a goroutine may have changed its thread since the last call.
+// Not inlined: a goroutine may have changed its thread since the last call, and `mine` is the thread's.
 [[gnu::noinline]] void note_locked(const void* lock, lock_rank rank) noexcept {
     held_locks& h = mine;
     if (h.failed) return;

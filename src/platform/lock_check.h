@@ -2,15 +2,15 @@
 //
 // Rules      K1  A thread takes locks in the order of their ranks: each one above all that it holds. Ranks marked
 //                `several` may follow themselves; the protocol of such a lock says in which order.
-//            K2  No lock of the runtime is taken where the monitor may stop the thread: the thread is inside the
-//                runtime (in_runtime), in an unstoppable_section, or not a machine's. Otherwise a goroutine could stand
-//                still for seconds while it holds the lock.
-//            K3  The rescuer's rule: under a lock that the monitor waits for, nothing is waited for that a stopped
-//                goroutine may hold. malloc's locks are such, so no memory is allocated or freed there; nor is it by
-//                the monitor itself, ever.
-//            K4  The monitor takes no other locks than those.
-// Why        The monitor hands processors to goroutines that stand still while they hold a lock. If it waited, itself
-//            or through the owner of a lock, for one of those, no thread would be left to make them go on: the process
+//            K2  No lock of the runtime is taken where the monitor may stop the thread: the caller is inside the
+//                runtime (in_runtime) or in an unstoppable_section, or its thread is not a machine's. Otherwise a
+//                goroutine could stand still for seconds while it holds the lock.
+//            K3  The rescuer's rule: a thread that holds a lock that the monitor waits for must not wait for anything
+//                that a stopped goroutine may hold. malloc's locks are such things, so no memory is allocated or freed
+//                there; the monitor itself never allocates or frees.
+//            K4  The monitor takes only the locks of K3.
+// Why        The monitor hands processors to goroutines that stand still while they hold a lock. If it waited for one
+//            of them, itself or through the owner of a lock, no thread would be left to make them go on: the process
 //            would hang for good.
 // Checked    by every lock() in checking builds (K1, K2, K4), and for K3 by a hook in the sanitizers' malloc
 //            (watch_allocations). In other builds all of this is empty.
@@ -23,7 +23,8 @@
 
 namespace dunlin::inline v0_1::platform {
 
-// Outermost first. What each guards stands at its declaration; docs/locks.md lists holders and waiters.
+// Outermost first. "The monitor": it takes this lock. What each lock guards stands at its declaration; docs/locks.md
+// lists holders and waiters.
 enum class lock_rank : std::uint8_t {
     start,        // api/run.h: the start of the runtime, the beginning of run()
     world,        // the scheduler: the thread that stops the world
@@ -31,7 +32,7 @@ enum class lock_rank : std::uint8_t {
     object,       // contexts, timed calls, watches and broadcasts; several: a parent before its child
     channel,      // biased locks and pools: channels (select takes several, by address), heaps of timers; several
     descriptors,  // the list of descriptors' records
-    descriptor,   // one descriptor: its waiters. The monitor polls
+    descriptor,   // one descriptor: its waiters. The monitor, when it polls
     lot,          // one bucket of the lot
     scheduler,    // the scheduler lock. The monitor
     retake,       // one processor's ownership. The monitor
@@ -81,7 +82,7 @@ void assert_no_locks() noexcept;
 // Fatal where the monitor may stop the thread.
 void assert_unstoppable() noexcept;
 
-// K3: has the sanitizer's malloc call back. Without a sanitizer nothing is watched.
+// K3: makes the sanitizer's malloc call back. Without a sanitizer nothing is watched.
 void watch_allocations() noexcept;
 
 #else

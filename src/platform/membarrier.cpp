@@ -19,7 +19,7 @@ void init_barriers(bool allow) noexcept {
     asymmetric_barriers = allow && raw_syscall(SYS_membarrier, register_private_expedited) == 0;
 }
 
-// 101: before every constructor that does not say when it is to run.
+// 101: before all constructors that have no priority.
 [[gnu::constructor(101)]] static void init_barriers_at_load() noexcept {
     init_barriers(environment_text("DUNLIN_BARRIERS") != "symmetric");
 }

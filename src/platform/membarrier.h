@@ -1,4 +1,4 @@
-// membarrier.h - one side of a Dekker handshake paid by the rare party alone.
+// membarrier.h - a Dekker handshake whose barriers only the rare side pays for.
 //
 // A machine raises a flag with a plain store each time it enters the runtime. A taker of its P calls heavy_barrier(),
 // which makes every thread of the process execute a full barrier; after it, either the machine sees the P gone or the
@@ -20,11 +20,11 @@ namespace dunlin::inline v0_1::platform {
 // constant from then on: a plain bool, one instruction less in each light_barrier() than an atomic one.
 DUNLIN_HIDDEN extern bool asymmetric_barriers;
 
-// Registers the process. Called by itself when the program (or the library) is loaded; `allow` is false if
+// Registers the process. Called automatically when the program (or the library) is loaded; `allow` is false if
 // DUNLIN_BARRIERS=symmetric. For tests: `false` forces the symmetric form; no other thread may use the library then.
 void init_barriers(bool allow = true) noexcept;
 
-// After the flag's store, before the load that must not pass it.
+// Stands after the flag's store and before the load that must not pass it.
 inline void light_barrier(const std::source_location& where = std::source_location::current()) noexcept {
     if (simulation* s = simulation_here()) {
         return asymmetric_barriers ? s->light_barrier(where) : s->fence(std::memory_order_seq_cst, where);

@@ -142,7 +142,8 @@ batching batching_here() noexcept {
     return here;
 }
 
-// 64 at a time are 5 % cheaper, and 1 KiB of stack: goroutines that come by here would touch a second page of theirs.
+// 64 at a time are 5 % cheaper but take 1 KiB of stack: goroutines that come through here would touch a second page of
+// their stacks.
 constexpr std::size_t batch = 16;
 
 // One call for up to `batch` ranges. Returns how many were done, from the first; 0 also when batching is impossible.
@@ -253,9 +254,10 @@ const char* to_string(guard_kind kind) noexcept {
 
 namespace {
 
-// A signal mask at the page is read by the kernel: EFAULT tells that the page is guarded, without a fault of our own.
-// The page is zero, so otherwise the call blocks no signal. Emulators (qemu-user) accept every advice and do nothing:
-// hence the look. Valgrind reads the mask itself, and dies; what it lets through it has passed on to the kernel.
+// Makes the kernel read a signal mask at the page: EFAULT says that the page is guarded, without a fault of our own.
+// Otherwise the page is zero, and the call blocks no signal. Emulators (qemu-user) accept every advice and do nothing:
+// hence this test. Valgrind would read the mask itself, and die; but the advice that it accepts it has passed on to the
+// kernel.
 bool faults(const std::byte* page) noexcept {
     constexpr long kernel_mask_bytes = 8;
     return under_valgrind() ||

@@ -5,8 +5,8 @@
 //
 // Guards     A guard is a range whose access faults. Three ways to have one; `automatic` is the first that works here:
 //              by_madvise   MADV_GUARD_INSTALL (Linux 6.13): markers in the page table, 0.5 us each in batches, no
-//                           mapping of its own, survives MADV_DONTNEED, inherited over fork. The markers keep their
-//                           page table alive.
+//                           mapping of its own, survives MADV_DONTNEED, inherited by fork. The markers keep their page
+//                           table alive.
 //              by_mprotect  PROT_NONE: 3 us, and it splits a mapping in three, of which vm.max_map_count allows 65,530.
 //              by_canary    no protection: the owner writes known words and looks at them now and then.
 #pragma once
@@ -49,8 +49,8 @@ void name_range(memory_range range, const char* name) noexcept;
 // allows. False if a range was refused (locked memory) and keeps its pages; the others are freed all the same.
 bool give_back(std::span<const memory_range> ranges) noexcept;
 
-// What there is for stacks, in bytes: of a thread's (RLIMIT_STACK; 8 MiB if that is unlimited), and addresses of the
-// process in all (by the CPU, RLIMIT_AS, or because the kernel counts what is reserved as memory).
+// Space for stacks, in bytes: the size of a thread's stack (RLIMIT_STACK; 8 MiB if that is unlimited), and all
+// addresses of the process (limited by the CPU and RLIMIT_AS; 0 if the kernel counts reserved addresses as memory).
 struct stack_space {
     std::size_t of_a_thread;
     std::size_t addresses;

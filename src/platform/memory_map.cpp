@@ -26,7 +26,7 @@ std::uintptr_t take_hex(std::string_view& text) noexcept {
     return n;
 }
 
-// "7f81-7f82 rw-p 00000000 00:00 0    [name]". What is a device's must not be read: that may have effects.
+// "7f81-7f82 rw-p 00000000 00:00 0    [name]". A device's memory must not be read: that may have effects.
 bool read_line(std::string_view line, mapped_region& r, std::uintptr_t& unreadable_to) noexcept {
     r.begin = take_hex(line);
     r.end = take_hex(line);

@@ -1,4 +1,4 @@
-// memory_map.h - what memory the process has, without the heap, and reading it whatever it is.
+// memory_map.h - lists the memory of the process without using the heap, and reads it, whatever it is.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@ namespace dunlin::inline v0_1::platform {
 struct mapped_region {
     std::uintptr_t begin, end;
     bool writable;
-    bool anonymous;  // of no file; also [heap] and [stack]
+    bool anonymous;  // not of a file; also [heap] and [stack]
     bool main_stack;
-    bool guarded;    // what is before it cannot be read, as before the stack that libc makes for a thread
+    bool guarded;    // memory before it cannot be read, as before the stack that libc makes for a thread
 };
 
-// Fills `into` with what can be read but for devices and the kernel's own, in the order of addresses. Returns how many
-// there are; more than fit: the rest is left out, and 0 if they cannot be told.
+// Fills `into` with the readable regions, except for devices and the kernel's own, in the order of addresses. Returns
+// how many there are (those that do not fit are left out); 0: they cannot be listed.
 std::size_t read_memory_map(std::span<mapped_region> into) noexcept;
 
-// Copies what stands at `from`, as much of it as can be read: up to a guard (of MADV_GUARD_INSTALL, which the map does
-// not show) or the end of a file. Returns how many bytes; less than 0, as the kernel says it: none.
+// Copies the memory at `from` as far as it can be read: up to a guard (of MADV_GUARD_INSTALL, which the map does not
+// show) or the end of a file. Returns how many bytes; negative: the kernel's error, and nothing was copied.
 long read_own_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept;
 
-// Memory of which nothing is known but that it is mapped, a piece at a time: pages that were never touched are left
-// out, and what cannot be read (a guard, a file that has become shorter) is skipped.
+// Reads memory of which nothing is known but that it is mapped, a piece at a time: pages that were never touched are
+// left out, and memory that cannot be read (a guard, a file that has become shorter) is skipped.
 class memory_reader {
 public:
     memory_reader() noexcept;
@@ -57,7 +57,7 @@ private:
     bool present(std::uintptr_t page_number) noexcept;
 
     const std::uintptr_t page_;
-    int pages_file_;  // what the kernel knows of each page; -1: not to be had
+    int pages_file_;  // what the kernel knows of each page; -1: not available
     bool works_ = true;
     std::uintptr_t known_from_ = 0, known_to_ = 0;  // page numbers
     std::uintptr_t piece_[piece_words];

@@ -13,7 +13,7 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
-// the first as the futex_lock's (lock.cpp)
+// the first is the futex_lock's (lock.cpp)
 constexpr looks first_spin_rounds(100), longest_spin_rounds(1600);
 constexpr std::int64_t first_sleep_ns = 20'000;
 constexpr std::int64_t longest_sleep_ns = 1'000'000;
@@ -22,7 +22,7 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
 [[gnu::noinline, gnu::cold]] void mortal_lock::lock_slow() noexcept {
     std::int64_t sleep_ns = first_sleep_ns;
-    // Longer each time: where others take the lock again and again, for long, only a waiter that watches sees it free.
+    // Longer each time: where others take the lock again and again, for long, only a waiter that spins sees it free.
     for (int spin_rounds = first_spin_rounds;; spin_rounds = std::min<int>(2 * spin_rounds, longest_spin_rounds)) {
         for (int round = 0; round < spin_rounds; ++round) {
             // The load keeps the cache line shared among the spinners; only a lock that looks free is worth a CAS.

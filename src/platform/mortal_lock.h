@@ -1,8 +1,8 @@
 // mortal_lock.h - a lock that may be destroyed, with the object that it guards, by its last holder.
 //
-// Problem    What one thread's unlock lets another see may be the last thing that keeps the object alive: the value
-//            that says "all are done" is received, and the channel goes, while the sender is still inside its unlock.
-//            The futex_lock (lock.h) looks there for sleepers once it has let go.
+// Problem    What an unlock makes visible to another thread may be the last thing that keeps the object alive: the
+//            value that says "all are done" is received and the channel is destroyed while the sender is still inside
+//            its unlock. The futex_lock (lock.h) would look there for sleepers after it has let go.
 // Guarantee  Mutual exclusion in four bytes, constant-initialised; an uncontended pair is one atomic operation and no
 //            call; unlock() is one store and does not touch the lock after it. errno is never changed. No fairness. Not
 //            recursive. Unlocking a free lock stops the process.
@@ -11,8 +11,8 @@
 //            turns: it sleeps for 20 us first, and twice as long each time, up to 1 ms; it spins twice as long each
 //            time, up to sixteen times as long. Where others take the lock again and again, only a waiter that spins
 //            sees it free.
-// Rejected   One word that says whether there are sleepers, given away with a compare-and-swap: half as much again for
-//            a channel that two processors use at once (43 and 65 ns; docs/decisions/013-lock.md).
+// Rejected   One word that also says whether there are sleepers, released with a compare-and-swap: half as much again
+//            for a channel that two processors use at once (43 and 65 ns; docs/decisions/013-lock.md).
 // Tests      tests/platform/lock_test.cpp, tests/go/chan_stress_test.cpp (AChannelMayEndAsSoonAsItsLastValueIsThere)
 #pragma once
 

@@ -1,10 +1,10 @@
 // simulated.h - the seam: where a simulation takes the place of the operating system.
 //
 // In the checking build (the preset `sim`) the platform's calls ask here first: on a thread that runs a simulation they
-// go to it, and each virtual thread of that (src/sim) has what a real one would have of the kernel. In every other
-// build simulation_here() is a constant null, and the compiler leaves the question out. Atomic variables have the same
-// question (<dunlin/detail/checked_atomic.hpp>). This header is the only one besides <dunlin/detail/atomic.hpp> that
-// asks which build it is.
+// go to the simulation, which gives each of its virtual threads (src/sim) what a real one would get from the kernel. In
+// every other build simulation_here() is a constant null, and the compiler leaves the question out. Atomic variables
+// ask the same question (<dunlin/detail/checked_atomic.hpp>). This header is the only one besides
+// <dunlin/detail/atomic.hpp> that asks which build it is.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -25,13 +25,13 @@ public:
     virtual bool futex_wait(const void* word, std::uint32_t expected, std::int64_t deadline_ns,
                             const std::source_location& where) noexcept = 0;
     virtual void futex_wake(const void* word, int count, const std::source_location& where) noexcept = 0;
-    // Of a loop that waits: others go on.
+    // Called by a loop that waits: other threads go on.
     virtual void pause() noexcept = 0;
     virtual std::int64_t now_ns() noexcept = 0;
     virtual int thread_id() noexcept = 0;
     // The calling thread says what it is.
     virtual void name_thread(const char* name) noexcept = 0;
-    // What the kernel tells of a thread.
+    // What the kernel says about a thread.
     struct thread_look {
         bool runs = false;          // or waits for a CPU; false: it sleeps, or is gone
         std::int64_t cpu_ns = 0;
@@ -42,7 +42,7 @@ public:
     virtual unsigned cpus() noexcept = 0;
     virtual int current_cpu() noexcept = 0;
     virtual void send_signal(int thread_id, int signal) noexcept = 0;
-    // A system call that has no function here. True: it has been made, and this is its result.
+    // A system call that has no function here. True: it has been made, and the last argument is its result.
     virtual bool system_call(long, const long (&)[6], long&) noexcept { return false; }
     // See platform::looks.
     virtual int looks(int) noexcept { return 1; }
@@ -63,8 +63,8 @@ inline constexpr bool may_be_simulated = false;
 constexpr simulation* simulation_here() noexcept { return nullptr; }
 #endif
 
-// How often a loop looks before it does something else: what it is set to, but for simulations. Where every order of
-// steps is explored, a second look finds what the first one would have found in another order.
+// How often a loop looks before it does something else: the number that it is set to, except in simulations. Where
+// every order of steps is explored, a second look finds what the first one would have found in another order.
 class looks {
 public:
     constexpr explicit looks(int set) noexcept : set_(set) {}

@@ -1,4 +1,4 @@
-// small_file.h - reads what the kernel tells in files: a few bytes at a time, without the heap, without errno.
+// small_file.h - reads files of the kernel: a few bytes at a time, without the heap, without errno.
 #pragma once
 
 #include <cstddef>

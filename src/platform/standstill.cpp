@@ -125,7 +125,7 @@ DUNLIN_IN_HELPER char* append(char* to, pid_t number) noexcept {
     return to;
 }
 
-// It has ended, and only its number is left: a main thread that has called pthread_exit().
+// True: the thread has ended and only its number is left, as of a main thread that has called pthread_exit().
 DUNLIN_IN_HELPER bool is_a_remnant(pid_t process, pid_t tid) noexcept {
     char path[64], text[128];
     append(append(append(append(append(path, "/proc/"), process), "/task/"), tid), "/stat");
@@ -150,7 +150,7 @@ struct standstill_access {
         return false;
     }
 
-    // Asks it to stop.
+    // Asks the thread to stop.
     DUNLIN_IN_HELPER static outcome attach(control& c, pid_t tid) noexcept {
         if (c.count == c.room) return too_many;
         standing_thread& t = c.threads()[c.count];
@@ -169,7 +169,7 @@ struct standstill_access {
         return stands;
     }
 
-    // Asks those of the list that are not known. `count` grows by them.
+    // Asks the listed threads that are not known yet, and adds them to the known ones (`count`).
     DUNLIN_IN_HELPER static outcome attach_listed(control& c, long directory) noexcept {
         raw_syscall(SYS_lseek, directory, 0, SEEK_SET);
         for (;;) {
@@ -248,7 +248,7 @@ bool standstill::begin() noexcept {
         refused_ = "no process can be made for it";
         return false;
     }
-    // Where the Yama module restricts tracing; refused elsewhere, where it is not needed.
+    // Needed where the Yama module restricts tracing; elsewhere the kernel refuses it.
     raw_syscall(SYS_prctl, PR_SET_PTRACER, helper_);
     control_->go.store(stop, std::memory_order_release);
     futex_wake(control_->go);

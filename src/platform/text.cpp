@@ -106,7 +106,7 @@ void text_writer::flush() noexcept {
 
 namespace {
 
-// `value` of a unit of 10^digits: "12", "12.5".
+// `value` / 10^digits as text: "12", "12.5".
 std::string decimal(std::uint64_t value, unsigned digits) {
     std::uint64_t unit = 1;
     for (unsigned i = 0; i < digits; ++i) unit *= 10;

@@ -1,5 +1,5 @@
-// text.h - build a message without malloc, locale or stdio, so that it can be built in a signal handler or with the
-// heap in ruins.
+// text.h - build a message without malloc, locale or stdio, so that it can be built in a signal handler or with a
+// corrupt heap.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class text_writer {
 public:
     // fd < 0 collects without writing: what does not fit is cut off.
     explicit text_writer(int fd) noexcept : fd_(fd) {}
-    // Appends to a string. What there is no memory for is dropped.
+    // Appends to a string. Text that finds no memory is dropped.
     explicit text_writer(std::string& into) noexcept : fd_(-1), into_(&into) {}
     ~text_writer() { flush(); }
     text_writer(const text_writer&) = delete;
@@ -31,7 +31,8 @@ public:
     text_writer& operator<<(unsigned value) noexcept { return *this << static_cast<std::uint64_t>(value); }
     text_writer& operator<<(const void* address) noexcept;
 
-    // A text of the program's, which may contain anything: control characters as \x0a, so that each stays in its line.
+    // Text from the program, which may contain anything: control characters are written as \x0a, so that the text stays
+    // on its line.
     text_writer& printable(std::string_view text) noexcept;
     // A duration as people read it: 850 ns, 3.1 ms, 12 s, 4 min.
     text_writer& duration(std::int64_t ns) noexcept;
@@ -48,8 +49,8 @@ private:
     char buffer_[1024];
 };
 
-// As Go's time.Duration: "1h2m3.5s", "1.25ms", "-3s"; no more than milliseconds of what is longer than a second. In
-// every locale.
+// As Go's time.Duration: "1h2m3.5s", "1.25ms", "-3s"; a duration of a second or more is cut to milliseconds. The same
+// in every locale.
 std::string duration_text(std::int64_t ns);
 
 }  // namespace dunlin::platform

@@ -26,9 +26,9 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
-// The scheduler needs little, but on_thread_stack() promises what any thread has; less where ten thousand of them would
-// not fit into a quarter of the addresses; and under a sanitizer, which writes an eighth as much when the thread
-// begins.
+// The scheduler needs little, but on_thread_stack() promises as much as any thread has. It is less if `many` such
+// stacks would not fit into a quarter of the addresses, and under a sanitizer, which writes an eighth of the size when
+// the thread begins.
 std::size_t worker_stack_bytes() noexcept {
 #if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
     return 2 << 20;
@@ -146,15 +146,17 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
 #if defined(__GLIBC__)
 namespace {
 
-// A wait of libc's or libstdc++'s without a deadline whose word says what is waited for, but not by whom it is held.
-// Told by what they give to the kernel:
-//   a static    __cxa_guard_acquire() is alone in waiting for a word of this value, not private to the process
+// A wait in libc or libstdc++ without a deadline, whose word says what is waited for, but not which thread holds it. It
+// is recognised by the arguments of the system call:
+//   a static    only __cxa_guard_acquire() waits for a word of this value with a futex that is not private to the
+//               process
 //   call_once   pthread_once() waits for a word whose two lowest bits are 1, in libc, and not through its syscall() as
 //               std::atomic's wait() does
-//   readers     the first writer waits for __wrphase_futex, with 2; before it stands the number of readers, eight each
+//   readers     the first writer waits for __wrphase_futex, with 2; two words before it stands eight times the number
+//               of readers
 struct futex_call {
     unsigned operation, value;
-    std::uintptr_t code;  // behind the call
+    std::uintptr_t code;  // the address behind the call
 };
 
 const char* what_is_unnamed(const futex_call& call, unsigned word, unsigned readers, int writer) noexcept {
@@ -189,12 +191,13 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
     if (std::strtol(text, &after, 10) != SYS_futex) return wait;
     unsigned long long argument[8] = {};  // six, the stack pointer, the instruction
     for (unsigned long long& each : argument) each = std::strtoull(after, &after, 16);
-    // The word slept for is the first of a pthread_mutex_t, whose third is its owner; or the third (__wrphase_futex) or
-    // fourth (__writers_futex) of a pthread_rwlock_t, whose seventh is its writer: the fifth or fourth from here.
+    // The word slept for is the first of a pthread_mutex_t, whose third word is its owner; or the third
+    // (__wrphase_futex) or fourth (__writers_futex) of a pthread_rwlock_t, whose seventh word is its writer: the fifth
+    // or fourth from here.
     int words[5] = {}, before[2] = {};
     const auto address = static_cast<std::uintptr_t>(argument[0]);
-    // There may be another object by now, or none: so the kernel reads it. The words before it may be on a page that is
-    // not mapped: they are read last.
+    // By now there may be another object here, or none: so the kernel reads the memory. The words before this one may
+    // be on a page that is not mapped: they are read last.
     const iovec here[] = {{words, sizeof words}, {before, sizeof before}};
     const iovec there[] = {{reinterpret_cast<void*>(address), sizeof words},
                            {reinterpret_cast<void*>(address - sizeof before), sizeof before}};
@@ -215,8 +218,7 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
 
 namespace {
 
-// The 39th word of /proc/self/task/TID/stat, of which the second is in brackets and may contain anything; -1: cannot be
-// told.
+// The 39th word of /proc/self/task/TID/stat, whose second word is in brackets and may contain anything; -1: not known.
 int last_cpu(pid_t tid) noexcept {
     text_writer path(-1);
     path << "/proc/self/task/" << static_cast<int>(tid) << "/stat" << std::string_view("\0", 1);
@@ -228,7 +230,7 @@ int last_cpu(pid_t tid) noexcept {
 }
 
 // How long the thread (0: this one) may run before another that waits for the CPU comes first; 0: the kernel's default.
-// Asking costs a tenth of setting.
+// Asking first costs a tenth of setting.
 void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
     if (simulation_here() != nullptr) return;
     // linux/sched/types.h, which cannot be included beside <sched.h>.
@@ -253,12 +255,13 @@ void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
 
 void give_right_of_way(pid_t first, pid_t second) noexcept {
     if (simulation_here() != nullptr) return;
-    // Out of use_leftover_time(), if it was in it: forbidden without privileges, and then it stays there.
+    // Undoes use_leftover_time(), if that is in force. Without privileges this is forbidden, and the thread stays as it
+    // is.
     const sched_param none{};
     if (raw_syscall(SYS_sched_getscheduler, second) == SCHED_IDLE) {
         raw_syscall(SYS_sched_setscheduler, second, SCHED_OTHER, syscall_arg(&none));
     }
-    // A thread that wakes comes before one of longer turns, from Linux 6.12 on.
+    // From Linux 6.12 on, a thread that wakes comes before one with longer turns.
     set_turn_ns(second, 100'000'000);
     constexpr int word_bits = 8 * sizeof(unsigned long), words = 128;  // 8192 CPUs
     const int cpu = last_cpu(first);

@@ -1,4 +1,4 @@
-// thread.h - OS threads for the runtime, and what the kernel tells about ours.
+// thread.h - OS threads for the runtime, and what the kernel says about the process's threads.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void begin_thread(const char* name) noexcept;
 }  // namespace detail
 
 // Starts a detached thread that runs kind.main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more
-// threads). The thread has the signal mask that the process had at remember_signal_mask(), not that of whichever thread
+// threads). The thread has the signal mask that the process had at remember_signal_mask(), not that of the thread that
 // creates it.
 template <const thread_kind& kind>
 int start_thread(void* argument) noexcept {
@@ -45,7 +45,7 @@ inline std::uintptr_t thread_mark() noexcept {
     return reinterpret_cast<std::uintptr_t>(&here);
 }
 
-// The calling thread goes behind those that wait for its CPU.
+// The calling thread goes behind the threads that wait for its CPU.
 void give_turn_away() noexcept;
 int current_cpu() noexcept;  // a hint: it may be on another one by now
 bool is_main_thread() noexcept;
@@ -53,7 +53,7 @@ bool is_main_thread() noexcept;
 // False: there is no such thread in this process.
 bool send_signal(pid_t tid, int signal) noexcept;
 
-// Threads of this process, from /proc/self/status; 0 when it cannot be told.
+// Threads of this process, from /proc/self/status; 0: not known.
 unsigned count_threads() noexcept;
 
 // Whether a thread of this process executes, or waits for a CPU. False: it sleeps in the kernel, or is gone. 6 us.
@@ -63,13 +63,13 @@ bool thread_is_running(pid_t tid) noexcept;
 // or that is not known.
 const void* thread_sleeps_at(pid_t tid) noexcept;
 
-// The lock of libc's for which a thread of this process sleeps in the kernel, and the threads that may hold it: the
-// numbers that stand where a mutex keeps its owner, and a read-write lock its writer. A null lock: the thread does not
-// sleep for one, or it cannot be told (libc is not glibc; the kernel does not say).
+// The lock of libc for which a thread of this process sleeps in the kernel, and the threads that may hold it: the
+// numbers that stand where a mutex keeps its owner and a read-write lock its writer. A null lock: the thread does not
+// sleep for one, or that is not known (libc is not glibc; the kernel does not say).
 struct lock_wait {
     const void* lock = nullptr;
     std::array<pid_t, 3> owners{};
-    // Set where nothing notes which thread it is: what another thread does that this one waits for, as in "the thread
+    // Set where nothing notes which thread holds it: what the thread does that this one waits for, as in "the thread
     // waits for the one that ...".
     const char* unnamed = nullptr;
     std::uintptr_t code = 0;  // where the thread sleeps: the address behind the call
@@ -78,34 +78,34 @@ struct lock_wait {
 lock_wait lock_waited_for(pid_t tid) noexcept;
 
 // From here on `second` runs on the CPU where `first`, which sleeps, went to sleep, and `first` comes before it there
-// when it wakes, as far as the kernel lets that be arranged. `second` keeps that. `first` is not touched: what it
-// starts when it wakes would inherit that.
+// when it wakes, as far as the kernel allows that. `second` stays that way. `first` is not changed: what it starts when
+// it wakes would inherit the change.
 void give_right_of_way(pid_t first, pid_t second) noexcept;
-// From here on the thread has only the CPU time for which no other thread of the machine asks, and every thread that
-// wakes comes before it. It keeps that.
+// From here on the thread gets only the CPU time that no other thread of the machine wants, and every thread that wakes
+// comes before it. It stays that way.
 void use_leftover_time(pid_t tid) noexcept;
 
 // CPU time that a thread of this process has used, in nanoseconds; 0 if it is gone. 0.3 to 0.7 us.
 std::int64_t thread_cpu_ns(pid_t tid) noexcept;
 
-// How often a thread of this process has gone to sleep in the kernel by itself; 0 when it cannot be told. 10 us.
+// How often a thread of this process has gone to sleep in the kernel of its own accord; 0: not known. 10 us.
 std::uint64_t thread_sleeps(pid_t tid) noexcept;
 
-// The same two of the calling thread; safe in signal handlers.
+// The same two values of the calling thread; safe in signal handlers.
 struct thread_use {
     std::int64_t cpu_ns;
     std::uint64_t sleeps;
 };
 thread_use this_thread_use() noexcept;
 
-// Sleeps of this thread end within a microsecond of their time instead of within fifty. For threads that sleep for the
-// program's timers: of a hundred that sleep in calls of its own the kernel wakes those together that are due within the
-// fifty.
+// Sleeps of this thread end within a microsecond of their time instead of within fifty. Only for threads that sleep for
+// the program's timers: of a hundred threads that sleep in the program's own calls the kernel wakes those together that
+// are due within the fifty.
 void use_exact_timers() noexcept;
 
 // The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux
-// 6.12 and later; elsewhere nothing). Its share of the CPU stays the same. Threads that it starts have them from the
-// beginning.
+// 6.12 and later; elsewhere it has no effect). Its share of the CPU stays the same. Threads that it starts have them
+// from the beginning.
 void use_short_turns() noexcept;
 
 // Undoes both from construction to destruction, if the calling thread belongs to the runtime (`ours`): a process that
@@ -130,7 +130,8 @@ struct stack_bounds {
 stack_bounds thread_stack() noexcept;
 
 // An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one
-// is full. One that other code gave it stays. Part of the frame that it lives in: a thread's first.
+// is full. A signal stack that other code gave the thread stays. The memory is part of the frame that this lives in: a
+// thread's first.
 class signal_stack {
 public:
     signal_stack() noexcept;

@@ -16,7 +16,7 @@
 #pragma weak dlopen
 
 extern "C" {
-// Both name one place, in assembly, so that no compiler knows that they do.
+// Both name one place. They are defined in assembly, so that no compiler knows it.
 void dunlin_copy_v0_1() noexcept;
 [[gnu::visibility("hidden")]] void dunlin_own_copy() noexcept;
 
@@ -24,7 +24,8 @@ void dunlin_copy_v0_1() noexcept;
     .version = dunlin::version, .reached = dunlin_copy_v0_1, .own = dunlin_own_copy};
 }
 
-// The symbol; then name "dunlin", type 1, and the distance from here to the descriptor, which needs no relocation.
+// The symbol; then the note: name "dunlin", type 1, and the distance from here to the descriptor, which needs no
+// relocation.
 asm(R"(
     .pushsection .text.dunlin_copy, "ax", %progbits
     .balign 16

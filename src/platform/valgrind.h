@@ -1,19 +1,19 @@
-// valgrind.h - what valgrind has to be told, and whether it is there.
+// valgrind.h - what valgrind has to be told, and whether it is running.
 //
 // Protocol   Valgrind's "client requests": instructions that rotate a register by a whole turn and then do nothing. A
 //            processor executes them in two nanoseconds; valgrind knows the sequence, reads the request from the block
 //            that rax (x4) points to and puts its answer into rdx (x3). Sequence and numbers are those of
 //            valgrind/valgrind.h and fixed for ever; they are written here so that the library is the same wherever it
 //            is compiled.
-// Stacks     Valgrind takes a stack pointer that moves by less than 2 MiB for a frame that comes or goes, and marks
-//            what lies between: two goroutines' stacks may be as near. So each slot is registered when it is cut, once
-//            (addresses never go back, stack/arena.h), and a move into another registered stack means nothing. It looks
-//            them up one by one: with very many goroutines that park it becomes slow.
-// Memory     What no frame has touched counts as not set, and what is no stack yet as not there: else the search for
-//            leaks, at the end, reads all of the address space that is reserved for stacks (three milliseconds for each
-//            goroutine).
-// Not there  Valgrind 3.19, Debian 12's, has no pidfd_open, process_madvise and epoll_pwait2 and complains of each
-//            call; the callers do as on an old kernel.
+// Stacks     If the stack pointer moves by less than 2 MiB, valgrind takes that for a frame that comes or goes, and
+//            marks the memory between. Two goroutines' stacks may be that near. So each slot is registered once, when
+//            it is cut (addresses never go back, stack/arena.h), and a move into another registered stack means
+//            nothing. Valgrind looks the stacks up one by one: with very many goroutines that park it becomes slow.
+// Memory     Memory that no frame has touched counts as not set, and memory that is not a stack yet as not there.
+//            Otherwise the search for leaks, at the end, would read all of the address space that is reserved for
+//            stacks (three milliseconds for each goroutine).
+// Not there  Valgrind 3.19 (Debian 12) does not know pidfd_open, process_madvise and epoll_pwait2, and complains about
+//            each call; the callers behave as on an old kernel.
 // Tests      tests/tools/valgrind_test.py
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace dunlin::inline v0_1::platform {
 
-// `otherwise` if there is no valgrind.
+// Valgrind's answer; `otherwise` if there is no valgrind.
 inline std::uintptr_t ask_valgrind(std::uintptr_t request, std::uintptr_t otherwise, std::uintptr_t a = 0,
     std::uintptr_t b = 0) noexcept {
     const volatile std::uintptr_t block[6] = {request, a, b, 0, 0, 0};
@@ -65,7 +65,7 @@ inline void tell_valgrind_of_no_memory(const std::byte* begin, std::size_t bytes
     ask_valgrind(memcheck + 0, 0, reinterpret_cast<std::uintptr_t>(begin), bytes);
 }
 
-// A stack, and what is written below its lowest byte all the same.
+// A stack, and the `bytes_below` its lowest byte that are written all the same.
 inline void tell_valgrind_of_stack(const std::byte* lowest, const std::byte* end, std::size_t bytes_below) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(lowest);
     const auto behind = reinterpret_cast<std::uintptr_t>(end);

@@ -1,7 +1,7 @@
-// wrap.h - where counters begin that wrap around.
+// wrap.h - the values at which counters begin that wrap around.
 //
-// They are only compared for being the same, so they may; but none does within the life of a test. So in builds that
-// check (check.h) they begin some steps before it.
+// They are only compared for equality, so they may wrap; but none does within the life of a test. So in checking builds
+// (check.h) they begin some steps before the wrap.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@ namespace dunlin::inline v0_1::platform {
 
 inline constexpr bool counters_wrap_soon = DUNLIN_CHECKING != 0;
 
-// Of a counter with so many bits.
+// For a counter of `bits` bits.
 template <std::unsigned_integral T>
 constexpr T counter_start(unsigned bits = std::numeric_limits<T>::digits) noexcept {
     constexpr unsigned digits = std::numeric_limits<T>::digits;
