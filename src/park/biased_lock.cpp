@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t growth = 16;
 constexpr std::uint32_t most_wanted = std::uint32_t{1} << 30;
 
-// How many biases of birth had to be taken away in this process. Relaxed: a heuristic.
+// How many biases given at birth had to be taken away in this process. Relaxed: a heuristic.
 constinit platform::atomic<std::uint32_t> births_taken_away{0};
 
 void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcept {

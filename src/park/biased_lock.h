@@ -1,9 +1,9 @@
 // biased_lock.h - a lock that costs no atomic operation while all that take it run on the same processor.
 //
-// Problem    Of the 15 ns of a channel operation the lock's compare-and-swap is 8 (it waits until all stores before it
-//            are out). Most channels are used by goroutines of one processor for thousands of operations on end: a
-//            goroutine that is readied runs on the processor of the one that readied it. There, being inside the
-//            runtime is exclusion enough: one thread at a time has the processor, and cannot lose it inside.
+// Problem    Of the 15 ns of a channel operation the lock's compare-and-swap takes 8 (it waits until all stores before
+//            it are out). Most channels are used by goroutines of one processor for thousands of operations on end: a
+//            goroutine that is readied runs on its waker's processor. There, being inside the runtime is exclusion
+//            enough: one thread at a time has the processor, and cannot lose it inside.
 // Data       bias_: the processor that may enter without the lock below it, or null
 //            sections (a processor's): the biased locks that its machine is in
 // Protocol   enter on P, bias_ == P                   enter otherwise
@@ -18,17 +18,17 @@
 //            is one thread.
 //            (that B3 may be relaxed) Only P gives P the bias. What it guards was written last by P's machines, which
 //            hand P over in order, or before P took the lock below.
-// Bias       The bias is given under the lock below, to a processor that has come a thousand times in a row: taking it
-//            away costs 7 to 11 us, as much as a thousand compare-and-swaps. Each time that it had to be taken away,
-//            sixteen times as many are asked for.
+// Bias       The bias is given under the lock below, to a processor that has taken the lock a thousand times in a row:
+//            to take the bias away costs 7 to 11 us, as much as a thousand compare-and-swaps. Each time that it had to
+//            be taken away, the number required grows by a factor of sixteen.
 //            A lock may be born with a bias to its maker's processor: most channels live and die on one. When a few of
-//            those biases had to be taken away, the program uses its channels otherwise, and no more are given.
-// Several    A machine may be in up to `max_sections` of these at once, each with a place of its own; in the order in
-//            which all take them, as with any locks. Channels take the first places, heaps of timers, whose locks are
-//            taken under theirs, the last.
+//            those biases had to be taken away, the program uses its channels differently, and no more are given.
+// Several    A machine may be in up to `max_sections` biased locks at once, each with a place of its own, taken in the
+//            common order as any locks are. Channels use the first places; heaps of timers, whose locks are taken under
+//            those of channels, use the last.
 // End        The last holder may destroy the lock below as soon as it has let go, and leaving with the bias touches the
-//            processor only: so the last holder may destroy the biased lock too. Others may be on their way out, but
-//            must not be on their way in.
+//            processor only: so the last holder may destroy the biased lock too. Other threads may still be leaving the
+//            lock, but none may be entering it.
 // Caller     Inside the runtime with a processor, on a goroutine or the scheduler's stack; or a plain thread (`m`
 //            null).
 // Tests      tests/model/biased_lock_model_test.cpp, tests/park/biased_lock_test.cpp
@@ -55,20 +55,20 @@ public:
     biased_lock(const biased_lock&) = delete;
     biased_lock& operator=(const biased_lock&) = delete;
 
-    // `place` < max_sections: one that this machine does not use now. Others: without bias.
+    // `place` < max_sections: one that this machine does not use now. Any other value: the lock is taken without bias.
     void lock(sched::machine* m, unsigned place = 0) noexcept {
         if (m != nullptr && place < sched::max_sections) [[likely]] {
             sched::processor* p = sched::processor_of(m);
             if (p != nullptr && bias_.load(std::memory_order_relaxed) == p) [[likely]] {
                 DUNLIN_DCHECK(p->sections[place].load(std::memory_order_relaxed) == nullptr,
                     "a place is used for two biased locks at once");
-                // Release: R4 may meet this instead of the null that ended the section before, and acquires that one's
-                // writes all the same.
+                // Release: R4 may read this instead of the null that ended the previous section, and must acquire that
+                // section's writes all the same.
                 p->sections[place].store(this, std::memory_order_release);         // B1
                 ++p->operations;
                 platform::light_barrier();                                         // B2
                 if (bias_.load(std::memory_order_relaxed) == p) [[likely]] return;  // B3
-                // Release, as B1: R4 may meet this one instead of the null that ended the section before.
+                // Release, as B1: R4 may read this null instead of the one that ended the previous section.
                 p->sections[place].store(nullptr, std::memory_order_release);  // B4
             }
         }
@@ -104,7 +104,7 @@ private:
     void consider_bias(sched::processor* p) noexcept;
     static sched::processor* processor_of_maker() noexcept;
 
-    // on_end_ of one that was born with its bias and still has it
+    // on_end_ of a lock that was born with its bias and still has it
     static constexpr std::uint32_t born = ~std::uint32_t{0};
 
     platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t looked_at = 128;
 
-// How long n has waited since `since_ns`, or since it queued. Zero: it queued before counting began, or n is frozen,
-// and waits for an object that was here before.
+// How long n has waited since `since_ns`, or since it queued. Zero: it queued before counting began, or n belongs to a
+// frozen goroutine and waits for an object that was here before.
 std::int64_t waited_since(const lot_node* n, std::int64_t since_ns, std::int64_t now_ns) noexcept {
     if (n->kind != lot_kind::mutex && n->kind != lot_kind::reader && n->kind != lot_kind::writer) return 0;
     const std::int64_t queued_ns = static_cast<const lock_node*>(n)->queued_ns;
@@ -49,8 +49,7 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
     ns_ += b.charge(address, platform::now_ns());
 }
 
-// A counter goes into the runtime, and may come out of it on another thread: errno's address must not be kept over
-// that.
+// A counter enters the runtime and may leave it on another thread: errno's address must not be kept across that.
 [[gnu::noinline]] static int errno_here() noexcept { return errno; }
 [[gnu::noinline]] static void set_errno_here(int value) noexcept { errno = value; }
 

@@ -3,13 +3,13 @@
 //
 // Off        A wait costs one load and one branch more, and so does an unlock with waiters. An unlock that finds no
 //            waiter costs nothing more.
-// Waits      are measured around the park, on the stack of the waiter, and told of outside the runtime.
-// Unlocks    Each unlock that comes by under the lock of the mutex's bucket is charged with what all in the queue have
-//            waited since the unlock before it, or since they queued: so the holder that keeps the mutex for long is
-//            charged, and not the one whose unlock wakes the longest waiter. The moment of that unlock stands in
-//            the bucket (lot.h); two busy mutexes in one bucket spoil it for each other, and are then charged from the
-//            queueing on. Of more than `looked_at` waiters the others count as the mean of the last one looked at and
-//            the last one.
+// Waits      are measured around the park, on the stack of the waiter, and reported outside the runtime.
+// Unlocks    Each unlock that takes the lock of the mutex's bucket is charged with the time that all in the queue have
+//            waited since the previous unlock, or since they queued. So the holder that keeps the mutex for long is
+//            charged, not the holder whose unlock wakes the longest waiter. The moment of the previous unlock stands in
+//            the bucket (lot.h); two busy mutexes in one bucket overwrite it for each other, and are then charged from
+//            the queueing on. If there are more than `looked_at` waiters, each of the others counts as the mean of the
+//            last one looked at and the last in the queue.
 // Source     Go 1.24 runtime/mprof.go (what is sampled), runtime/sema.go (what is charged to whom).
 // Tests      tests/runtime/contention_test.cpp, tests/tools/profile_test.py
 #pragma once
@@ -24,14 +24,14 @@
 
 namespace dunlin::inline v0_1::park {
 
-// What counts. The functions run on the stack of the goroutine or thread that is charged, outside the runtime.
+// The functions that count. They run on the stack of the goroutine or thread that is charged, outside the runtime.
 struct contention_counter {
     // Null: waits are events of a trace (sched/machines/trace.h), no more.
     void (*waited)(sched::wait_reason reason, std::int64_t ns) noexcept;
     void (*made_wait)(std::int64_t ns) noexcept;
 };
 
-// Null: off. They may be switched at any time: a wait or an unlock that is under way is counted or not.
+// Null: off. They may be switched at any time: a wait or an unlock that is under way may be counted or not.
 DUNLIN_HIDDEN extern platform::atomic<const contention_counter*> waits_counter;
 DUNLIN_HIDDEN extern platform::atomic<const contention_counter*> unlocks_counter;
 

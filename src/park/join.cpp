@@ -8,8 +8,8 @@
 // A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the lot
 // instead, and leaves a 2 here, for good.
 //
-// A holder that lets the goroutine go exchanges 3 into it. The second of the two puts the descriptor back: the end if
-// it finds the 3, or the holder if it finds the 1.
+// A holder that lets the goroutine go exchanges 3 into it. The second of end and holder puts the descriptor back: the
+// end if it finds the 3, the holder if it finds the 1.
 // A task that is detached leaves an heir: the address of a goroutine that is made but not started, with bit 2 set. The
 // end starts the heir, which drops what the task would have dropped, outside the runtime.
 #include "park/join.h"

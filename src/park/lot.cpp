@@ -146,7 +146,7 @@ wait_node* lot_bucket::take_all(const void* address) noexcept {
 void check_nobody_waits(const void* address, const char* report) noexcept {
     lot_bucket& b = bucket_of(address);
     if (b.waiting.load(std::memory_order_relaxed) == 0) return;
-    // A static object of a copy that is merely there.
+    // A static object of a copy of the library that does not work (platform/usable.h).
     if (platform::not_in_this_process.load(std::memory_order_relaxed) != nullptr) return;
     bool waited;
     {

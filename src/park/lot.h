@@ -1,4 +1,4 @@
-// lot.h - where waiters for a mutex, a semaphore, a latch ... stand in line: outside of the objects, keyed by their
+// lot.h - where waiters for a mutex, a semaphore, a latch ... stand in line: outside the objects, keyed by the objects'
 // addresses.
 //
 // Problem    It must be legal to destroy an object as soon as one's own lock(), acquire() or wait() has returned, while
@@ -10,8 +10,8 @@
 //            everything else is O(1). A node stands on the stack of its waiter.
 // Alive      While a node of an address is linked, and the bucket's lock held, the object is alive: its waiter has not
 //            returned, and must take this lock before it does, or be woken by the waker that takes the node off. So a
-//            waker that has found a node may look at the object, if the node's kind says what it is: the address may
-//            have got another object since the waker let go of its own.
+//            waker that has found a node may look at the object, if the node's kind says what it is: there may be
+//            another object at the address since the waker released its own.
 // Protocol   wake                                              wait
 //            A1  change the object's word (seq_cst)            B1  lock the bucket
 //            A2  bucket.waiting == 0 (seq_cst): done           B2  announce(): waiting += 1 (seq_cst)
@@ -19,9 +19,9 @@
 //                                                                  retract(), out
 //                                                              B4  push, unlock, wait
 // Proof      A1, A2, B2 and B3 are in one total order. A2 before B2: A1 is before B3, which sees it. B2 before A2: A3
-//            comes, and its lock after B4. A primitive whose word has a bit for "there are waiters", changed under the
-//            bucket's lock only, needs no A2 (group_counter, shared_mutex); the mutex, which has no locked instruction
-//            in its unlock, has `watched` instead (sync/mutex.cpp).
+//            follows, and takes the lock after B4. A primitive whose word has a bit for "there are waiters", changed
+//            under the bucket's lock only, needs no A2 (group_counter, shared_mutex); the mutex, which has no locked
+//            instruction in its unlock, has `watched` instead (sync/mutex.cpp).
 // Frozen     Nodes of goroutines whose run() has returned stay linked. They are taken off when they are met at the
 //            front of a queue.
 // Source     WebKit's ParkingLot (Pizlo, "Locking in WebKit"); Go's semaTable, runtime/sema.go.
@@ -50,12 +50,12 @@ struct lot_node : wait_node {
 
     const void* const address;
     const lot_kind kind;
-    bool granted = false;                // the waker: the waiter has what it waits for
+    bool granted = false;                // set by the waker: the waiter has what it waits for
     bool starving = false;               // mutex: it has waited so long that the next unlock hands over to it
     platform::atomic<std::uint8_t> state{0};  // condition variable: see there
     std::uint64_t value = 0;             // mutex: the waiter's mark as an owner; barrier: the phase it waits for
 
-    // Of the front of a queue, under the bucket's lock.
+    // Valid in the front of a queue, under the bucket's lock.
     lot_node* next_address = nullptr;
     lot_node* prev_address = nullptr;
     lot_node* last = nullptr;
@@ -73,7 +73,7 @@ public:
 
     platform::ranked_lock<platform::lock_rank::lot> lock;
     platform::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
-    platform::atomic<std::uint32_t> watched{0};  // lock to write: unlocks of mutexes come by (sync/mutex.cpp)
+    platform::atomic<std::uint32_t> watched{0};  // lock to write. 1: unlocks of mutexes take it (sync/mutex.cpp)
     std::uint32_t idle_looks = 0;           // lock: how many of them in a row found no waiter
 
     std::int64_t charged_ns = 0;            // lock: of the last unlock here that was charged (contention.h)
@@ -85,7 +85,7 @@ public:
     // writers have the lock
     void retract() noexcept { waiting.store(waiting.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
-    // The waiter that has waited longest for it; null: none.
+    // The waiter that has waited longest for `address`; null: none.
     lot_node* front(const void* address) noexcept;
     // Is there a waiter that a wake would still reach?
     bool any(const void* address) noexcept;
@@ -97,11 +97,11 @@ public:
     // n is linked. Takes back its announcement.
     void remove(lot_node* n) noexcept;
 
-    // The first that no other waker has claimed, taken off and claimed. The caller wakes it after the unlock.
+    // Takes off and claims the first node that no other waker has claimed. The caller wakes it after the unlock.
     lot_node* pop_claimed(const void* address) noexcept;
-    // Its place, if g stands in this bucket; null.
+    // The node of g in this bucket; null: none.
     const lot_node* find(const sched::goroutine* g) const noexcept;
-    // f(node) for each here.
+    // f(node) for each node in this bucket.
     template <class F>
     void for_each(F f) const noexcept {
         for (const lot_node* first = first_; first != nullptr; first = first->next_address) {
@@ -110,7 +110,7 @@ public:
     }
     // contention.h: what an unlock is charged with. The waiters for `address` are lock_nodes.
     std::int64_t charge(const void* address, std::int64_t now_ns) noexcept;
-    // All such, in order, for wake_all().
+    // All such nodes, in order, for wake_all().
     wait_node* take_all(const void* address) noexcept;
 
 private:
@@ -130,14 +130,14 @@ inline lot_bucket& bucket_of(const void* address) noexcept {
     return the_lot[(reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u) >> (64 - lot_bits)];
 }
 
-// From the destructor of an object: a report of misuse if there is a waiter for it.
+// For the destructor of an object: reports misuse if there is a waiter for it.
 void check_nobody_waits(const void* address, const char* report) noexcept;
 
 // What g waits for in the lot; null: nothing. For reports: looks through the whole lot, which takes tens of
 // microseconds.
 const void* object_waited_for(const sched::goroutine* g) noexcept;
 
-// For reports: f(node) for each that stands in the lot, under its bucket's lock.
+// For reports: f(node) for each node in the lot, under its bucket's lock.
 template <class F>
 void for_each_in_lot(F f) noexcept {
     for (lot_bucket& b : the_lot) {

@@ -61,8 +61,8 @@ public:
         w->linked = false;
     }
 
-    // The first that no other waker has claimed, taken off and claimed; null: there is none. The caller wakes it, after
-    // it has unlocked.
+    // Takes off and claims the first node that no other waker has claimed; null: there is none. The caller wakes it,
+    // after it has unlocked.
     wait_node* pop_claimed() noexcept {
         while (wait_node* w = pop_front()) {
             if (w->claim()) return w;
@@ -70,7 +70,8 @@ public:
         return nullptr;
     }
 
-    // All that no other waker has claimed, in order, claimed, as a chain through `next`; the queue is empty then.
+    // Takes off and claims all nodes that no other waker has claimed, in order, as a chain through `next`. The queue is
+    // empty then.
     wait_node* take_all() noexcept {
         wait_node* first = nullptr;
         wait_node** end = &first;
@@ -82,12 +83,11 @@ public:
     }
 
 private:
-    sched::owned<wait_node*> head_;  // the thing's lock, but for peek()
+    sched::owned<wait_node*> head_;  // under the thing's lock, except for peek()
     wait_node* tail_ = nullptr;
 };
 
-// Wakes a chain from take_all(). Makes all its goroutines ready first, and then wakes as many threads as there is use
-// for.
+// Wakes a chain from take_all(). Makes all its goroutines ready first, and then wakes as many threads as are of use.
 inline void wake_all(wait_node* chain) noexcept {
     sched::goroutine_list ready;
     while (chain != nullptr) {

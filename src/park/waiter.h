@@ -86,8 +86,8 @@ public:
         }
     }
 
-    // The same for a plain thread, until a moment of the monotonic clock. False: that is past, and it has not been
-    // woken yet.
+    // The same for a plain thread, until a moment of the monotonic clock. False: that moment is past, and the thread
+    // has not been woken yet.
     bool wait_on_thread_until(std::int64_t deadline_ns) noexcept {
         if (waits_counter.load(std::memory_order_relaxed) == nullptr) return wait_on_thread_uncounted(deadline_ns);
         const std::int64_t began_ns = platform::now_ns();
@@ -108,7 +108,7 @@ public:
         }
     }
 
-    // The same by a waker that has been inside the runtime since before it claimed the waiter. m: what enter()
+    // The same for a waker that has been inside the runtime since before it claimed the waiter. m: what enter()
     // returned; null on a plain thread.
     void wake_from(sched::machine* m) noexcept {
         if (goroutine_ != nullptr && m != nullptr) {
@@ -127,21 +127,21 @@ public:
     // The node that woke it.
     wait_node* decided() const noexcept { return decided_.load(std::memory_order_acquire); }
 
-    // Undoes prepare(), after decide() of its own. Stays inside the runtime.
+    // Undoes prepare(), after the waiter's own decide(). Stays inside the runtime.
     void withdraw() noexcept {
         if (goroutine_ != nullptr) {
             sched::transition<sched::goroutine_state::waiting, sched::goroutine_state::running>(goroutine_->state);
         }
     }
 
-    // To wait another time with the same waiter. No node is linked.
+    // Makes the waiter usable for another wait. No node is linked.
     void again() noexcept {
         machine_ = sched::current_machine();
         decided_.store(nullptr, std::memory_order_relaxed);
         word_.store(0, std::memory_order_relaxed);
     }
 
-    // Into the runtime, as step 1 demands, and out again if there was nothing to wait for.
+    // enter() goes into the runtime, as step 1 demands; leave() goes out again, if there was nothing to wait for.
     void enter() noexcept {
         if (machine_ != nullptr) machine_ = sched::enter(machine_);
     }
@@ -153,8 +153,8 @@ public:
     // Valid while inside the runtime.
     sched::machine* machine() const noexcept { return machine_; }
 
-    // The run() of a frozen goroutine has returned: nothing reaches it any more, and what is handed to a waiter must
-    // not go to it.
+    // True: the goroutine is frozen, since its run() has returned. Nothing reaches it any more, and what is handed to a
+    // waiter must not go to it.
     bool lost() const noexcept {
         return goroutine_ != nullptr &&
             goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen;
