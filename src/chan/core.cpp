@@ -76,7 +76,7 @@ void chan_core::put_back(boxed& value, park::wait_node*& woken) noexcept {
 bool chan_core::close(park::wait_node*& woken) noexcept {
     if (closed_.load(std::memory_order_relaxed)) return false;
     closed_.store(true, std::memory_order_release);
-    // Their nodes say ok = false as they are.
+    // Their nodes already say ok = false.
     woken = receivers_.take_all();
     park::wait_node** end = &woken;
     while (*end != nullptr) end = &(*end)->next;
@@ -120,7 +120,8 @@ enum class direction : bool { send, receive };
     }
     park::waiter w;
     w.enter();
-    // The reasons differ from those of a wait without limit: of such a wait a report may say that it never ends.
+    // The reasons differ from those of a wait without limit: of a wait without limit a report may say that it never
+    // ends.
     using sched::wait_reason;
     w.prepare(d == direction::send ? wait_reason::chan_send_nil_limited : wait_reason::chan_receive_nil_limited, where);
     switch (wait_limited(w, *limit)) {
@@ -131,7 +132,7 @@ enum class direction : bool { send, receive };
 }
 
 // The rest of a wait with a limit. The node is queued, no lock is held. Takes over a reference to the context: the
-// party that serves this wait may let both go.
+// party that serves this wait may let the channel and the context go.
 [[gnu::noinline]] wait_outcome wait_out_limit(chan_core* c, direction d, park::waiter& w, chan_node& node,
     const wait_limit& limit) {
     const chan_handle context_stays(limit.done);
@@ -336,8 +337,8 @@ std::size_t channel_capacity(const chan_core* c) noexcept { return c != nullptr 
 
 bool channel_is_closed(chan_core* c) noexcept {
     if (c == nullptr || !c->is_closed()) return false;
-    // The closer may still be inside the runtime, and the caller may wait for nothing but this answer before it lets
-    // the channel go.
+    // The closer may still hold the lock, and the caller may let the channel go as soon as it has this answer: so the
+    // closer is waited for.
     park::runtime_section inside;
     c->lock.lock(inside.machine());
     c->lock.unlock(inside.machine());

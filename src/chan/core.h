@@ -7,7 +7,7 @@
 //   C2  an element goes straight from its sender to the receiver: the second of the two moves it into the first one's
 //       slot. A woken waiter has its result and does not try again.
 //   C3  a closed channel has no waiters.
-// Lifetime   A reference is held by every handle, and by nothing that waits: a call keeps its caller's handle.
+// Lifetime   Every handle holds a reference; waiters hold none: a call relies on its caller's handle.
 // Timers     The buffer of a timer's channel (timer_channel.h) is filled, and emptied, by the clock: every operation on
 //            it calls look_at_clock() first.
 // Put back   Elements are moved under the lock, which must not throw. So elements whose moves may throw are boxed, and
@@ -31,13 +31,13 @@ namespace dunlin::inline v0_1::detail {
 
 class timer_channel;
 
-// What a receive must look at before the buffer: nothing; what time it is; what was put back.
+// What a receive must look at before the buffer: nothing; the clock; what was put back.
 enum class channel_kind : std::uint8_t { plain, timer, boxed };
 
 // A place in a channel's queue.
 struct chan_node : park::wait_node {
     void* slot = nullptr;      // where the element is (sender) or shall be constructed (receiver)
-    bool ok = false;           // the waker: the element was moved. False: the channel was closed
+    bool ok = false;           // set by the waker: the element was moved. False: the channel was closed
 
     using park::wait_node::wait_node;
 };
@@ -102,8 +102,8 @@ public:
     bool is_boxed() const noexcept { return kind_ == channel_kind::boxed; }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
-    // One reference more, for a caller that knows the channel weakly, under a lock that the end of the channel takes as
-    // well. False: the channel is at its end. Relaxed: that lock orders.
+    // Adds a reference for a caller that has none. Called under a lock that the end of the channel takes as well.
+    // False: the channel is at its end. Relaxed: that lock orders.
     bool reference_if_alive() noexcept {
         std::uint32_t n = references.load(std::memory_order_relaxed);
         do {
@@ -143,7 +143,7 @@ private:
     const element_type& type_;           // constant
     park::wait_queue receivers_;         // lock
     platform::atomic<std::size_t> count_{0};  // lock to write
-    platform::atomic<bool> closed_{false};    // lock to write. Release, for closed()
+    platform::atomic<bool> closed_{false};    // lock to write. Release, for is_closed()
     channel_kind kind_;                  // constant
     park::wait_queue senders_;           // lock
     const std::size_t capacity_;         // constant
@@ -177,7 +177,7 @@ inline void chan_core::move(void* to, void* from) const noexcept {
     }
 }
 
-// Inlined, with what they call: as functions of their own they were a fifth of a send and of a receive.
+// Inlined, with what they call: the calls would be a fifth of a send and of a receive.
 
 inline void chan_core::push(void* value) noexcept {
     const std::size_t count = count_.load(std::memory_order_relaxed);

@@ -1,8 +1,8 @@
 // descriptor_case.h - on_readable and on_writable as select() sees them: cases with a descriptor instead of a channel.
 //
 // Problem    Descriptors cannot be locked together with channels, and only the kernel knows whether one is ready.
-// Protocol   look    note the last edge; ready if the kernel says so, which is asked only if there has been an edge
-//                    since the descriptor was last known not to be ready
+// Protocol   look    note the last edge; ready if the kernel says so. The kernel is asked only if there has been an
+//                    edge since the descriptor was last known not to be ready
 //            queue   fails if there has been an edge since the look: then select() begins again. So no edge is lost.
 //            forget  off the queue, whether an edge has come or not
 // Place      The node lies in the case, as a channel's does.
@@ -56,7 +56,7 @@ inline void prepare_descriptor(case_base& c, park::waiter& w) noexcept {
     n->several = true;
 }
 
-// After prepare_descriptor() of all. False: it has become ready meanwhile.
+// After prepare_descriptor() of all cases. False: the descriptor has become ready meanwhile.
 inline bool queue_for_descriptor(case_base& c) noexcept {
     netpoll::descriptor* d = descriptor_of(c);
     const netpoll::direction dir = direction_of(c);

@@ -9,7 +9,7 @@ bool is_done(const chan_core* done) noexcept { return done->is_closed(); }
 
 namespace {
 
-// The context's part in a wait: a receiver of its done channel, on which nothing arrives but its close.
+// The context's part in a wait: a receiver on its done channel, on which nothing arrives but the close.
 class done_watch {
 public:
     done_watch(park::waiter& w, chan_core* done) noexcept : node_(&w), done_(done) { node_.several = true; }

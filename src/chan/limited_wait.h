@@ -1,5 +1,5 @@
 // limited_wait.h - a wait for anything that a deadline or a context may end. Locks, sockets and channels wait through
-// it; what a channel is they need not know.
+// it; locks and sockets need not know what a channel is.
 #pragma once
 
 #include <dunlin/detail/wait.hpp>
@@ -16,8 +16,8 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// The rule for limits: a limit ends waits only; what is there at once is taken, even if the limit is past. So every
-// wait tries first, and looks here before it queues.
+// The rule for limits: a limit ends waits only; what can be had at once is taken, even if the limit is past. So every
+// wait tries first, and checks its limit here before it queues.
 bool is_done(const chan_core* done) noexcept;  // a context's channel: it is closed
 inline bool cancelled_already(const wait_limit* limit) noexcept {
     return limit != nullptr && limit->done != nullptr && is_done(limit->done);

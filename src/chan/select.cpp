@@ -1,21 +1,21 @@
 // select.cpp - waiting for several channels at once.
 //
 // Protocol   1  lock all channels, in the order of their addresses, each once
-//            2  count the cases that can go and take one at random; unlock all: done. The moment is the same for all,
-//               so `otherwise` is never taken while some case is ready at every moment
-//            3  otherwise: a node for each case into its channel's queue; prepare(); unlock all; wait
-//               and one into the descriptor's queue for each on_readable and on_writable
+//            2  count the cases that can go and take one at random; unlock all: done. All cases are counted at one
+//               moment, so `otherwise` is never taken if at every moment some case is ready
+//            3  otherwise: prepare(); a node for each case into its channel's queue; unlock all; a node into the
+//               descriptor's queue for each on_readable and on_writable; wait
 //            4  a waker that takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the
 //               deadline is one more node
 //            5  take the other nodes off their queues, each under its channel's lock
-//            A case that looked ready may not be (the waiter there has been woken by another case of its own): step 2
-//            then counts again.
+//            A case that looked ready may not be (its waiter has been woken through another case): step 2 then counts
+//            again.
 // Descriptors are looked at before step 1, and queueing fails if one has become ready since: then everything begins
 // again (chan/descriptor_case.h).
 // Lifetime   Nodes lie in the cases, on the stack or in the program's list. A waker that lost touches a node only under
 //            the channel's lock, and step 5 takes that lock before the node goes away.
 // Source     Go 1.24 runtime/select.go. Differs: counts the ready ones and draws one, instead of shuffling; as fair,
-//            and one random number.
+//            with one random number.
 // Tests      tests/chan/select_test.cpp, tests/go/select_test.cpp
 #include <algorithm>
 #include <array>
@@ -46,10 +46,10 @@ chan_node& node_of(case_base& c) noexcept { return *std::launder(reinterpret_cas
 
 // ---- channels -------------------------------------------------------------------------------------------------------
 
-// Sends and receives only have one.
+// Only sends and receives have one.
 bool has_channel(const case_base& c) noexcept { return c.core != nullptr; }
 
-// A plain thread's, for draws.
+// A random number below `bound`. A plain thread has a generator of its own.
 std::uint32_t draw_below(sched::machine* m, std::uint32_t bound) noexcept {
     if (bound == 1) return 0;
     if (m != nullptr) {
@@ -76,7 +76,7 @@ private:
     void lock_all(sched::machine* m) noexcept {
         for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, place_of(i));
     }
-    // `taken`, or null, last: the party that it serves may let all of them go.
+    // Unlocks `taken`, unless that is null, last: the party that was served there may let all of them go.
     void unlock_all(sched::machine* m, const chan_core* taken = nullptr) noexcept {
         std::size_t last = 0;
         for (std::size_t i = 0; i < channel_count_; ++i) {
@@ -233,7 +233,8 @@ void selection::forget_descriptors() noexcept {
     }
 }
 
-// Step 5. The winner's node is off its queue already, which it may read without the lock: it was woken for it.
+// Step 5. The winner's node is off its queue already; that is known without the lock, since the waiter was woken for
+// it.
 void selection::forget_all() noexcept {
     if (with_descriptors_) forget_descriptors();
     park::runtime_section inside;
@@ -367,7 +368,7 @@ select_rounds::select_rounds(case_base* const* cases, std::size_t count) : cases
 
 std::size_t select_rounds::next() {
     const std::size_t taken = select_among(cases_, count_);
-    // The value is gone. A nil channel is never ready.
+    // The value has been sent. A nil channel is never ready.
     if (cases_[taken]->kind == case_kind::send) cases_[taken]->core = nullptr;
     return taken;
 }

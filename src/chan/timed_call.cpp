@@ -2,10 +2,10 @@
 //
 // Data       An entry in the heap of timers, a lock, pending. References: the timer that the program holds; one while
 //            the entry is pending; one while the goroutine runs.
-// Protocol   start and reset arm the entry and take its reference, stop cancels it and drops it. claim() happens under
-//            the heap's lock and needs nothing: fire() takes over the pending reference. A stop that comes between
-//            claim and fire finds cancel() false: it is too late, the goroutine starts, and stop returns false. So what
-//            stop returns is what happens.
+// Protocol   start and reset arm the entry and take its reference; stop cancels the entry and drops the reference.
+//            claim() happens under the heap's lock and needs nothing: fire() takes over the pending reference. A stop
+//            that comes between claim and fire finds cancel() false: it is too late, the goroutine starts, and stop
+//            returns false. So the result of stop is always right.
 // End of run An entry that the heap forgets (heap.h) keeps its pending reference, since the program's destructors must
 //            not run then. A handle that still has the timer drops that reference in stop, in reset (both return true:
 //            the function was not started and never will be), and when it goes away.
@@ -84,7 +84,7 @@ void start_call(timers::timer_entry* e) noexcept {
     }
 }
 
-// True, once: it was pending when run() returned. The pending reference is the caller's then.
+// True, once: it was pending when run() returned. The caller then owns the pending reference.
 bool forgotten(timed_call_access::parts& p) noexcept {
     return p.entry.forgotten.load(std::memory_order_relaxed) &&
         p.entry.forgotten.exchange(false, std::memory_order_relaxed);

@@ -10,11 +10,11 @@
 //            the entry back if it is a ticker's and others wait.
 //            stop and reset empty the buffer under the same lock: nothing old is received afterwards. An entry that has
 //            been claimed meanwhile finds pending_ false or due_ns_ in the future, and does nothing.
-// Lifetime   The heap holds no reference. claim() takes one, under the heap's lock, unless there is none left; the end
-//            of the channel cancels the entry, under the same lock, before it frees anything.
+// Lifetime   The heap holds no reference. claim() takes one, under the heap's lock, unless none is left; the end of the
+//            channel cancels the entry, under the same lock, before it frees anything.
 // Order      channel's lock before heap's lock.
-// Source     Go 1.23 time.Timer, runtime/time.go "asynctimerchan=0"; there the same laziness is there for the garbage
-//            collector's sake.
+// Source     Go 1.23 time.Timer, runtime/time.go "asynctimerchan=0"; there the same laziness serves the garbage
+//            collector.
 #pragma once
 
 #include "chan/core.h"
