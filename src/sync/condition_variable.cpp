@@ -10,9 +10,9 @@
 //                withdraw, out                                   the next; else wake it, after the unlock
 //            W4  wait
 //            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then
-//                W3. Not queued: N3 has come too late for its deadline, and a wait that goes on has been notified
+//                W3. Not queued: N3 came after its deadline, and a wait that goes on counts as notified
 // Proof      (no notify is lost) A notifier after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on
-//            one word: one comes first, and the other acts. The oldest is notified even before it has parked.
+//            one word: one comes first, and the other acts. The oldest waiter is notified even before it has parked.
 // Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it
 //            returns, so N3 may look at its node.
 // Source     Go 1.24 sync/cond.go, runtime/sema.go notifyList (tickets do there what state 0 does here).
@@ -49,7 +49,7 @@ park::lot_node* notify_first(park::lot_bucket& b, const void* condition, bool& d
     while (park::lot_node* n = b.front(condition)) {
         if (n->kind != park::lot_kind::condition) break;
         b.remove(n);
-        // Acquire-release: the waiter sees what we did before, and we its waiter prepared.
+        // Acquire-release: the waiter sees what we did before, and we see its waiter prepared.
         const std::uint8_t was = n->state.exchange(notified, std::memory_order_acq_rel);
         if (was == queued) {
             done = true;
@@ -77,7 +77,7 @@ condition_wait::condition_wait(const void* condition, bool limited) noexcept {
     b.lock.unlock();
 }
 
-// It is still queued only if the user's unlock has thrown, or exit_goroutine() passes.
+// It is still queued only if the user's unlock has thrown, or exit_goroutine() passes through.
 condition_wait::~condition_wait() {
     if (in(storage_).node.state.load(std::memory_order_acquire) == queued) leave();
 }
@@ -89,7 +89,7 @@ bool condition_wait::leave() noexcept {
     const std::scoped_lock guard(b.lock);
     if (!n.linked) return false;
     b.remove(&n);
-    n.state.store(parked, std::memory_order_relaxed);  // only the destructor looks at it any more
+    n.state.store(parked, std::memory_order_relaxed);  // only the destructor still looks at it
     return true;
 }
 
@@ -97,7 +97,7 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
     park::waiter& w = in(storage_).waiter;
     park::lot_node& n = in(storage_).node;
     park::lot_bucket& b = park::bucket_of(n.address);
-    w.again();  // the user's unlock may have brought us to another thread; before state 1 it is not claimed
+    w.again();  // the user's unlock may have moved us to another thread; nothing claims the waiter before state 1
     w.enter();
     w.prepare(sched::wait_reason::cond_wait, where);
     std::uint8_t was = queued;

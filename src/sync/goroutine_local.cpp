@@ -1,17 +1,17 @@
-// goroutine_local.cpp - values by key, in the goroutine's extra part or in a list of the plain thread; and what is
-// called when these are gone.
+// goroutine_local.cpp - values by key, in the goroutine's extra part or in a list of the plain thread; and the calls
+// that are made when these are gone.
 //
-// Data       A list of values, in the order of their making, which belongs to its goroutine or thread alone. Calls at
-//            exit are entries without a key that stand before all values, in their own order: the list is emptied from
-//            its end, so they come when there are no values any more. Keys are never used again, so a value whose
+// Data       A list of values, in the order of their creation, which belongs to its goroutine or thread alone. Calls at
+//            exit are entries without a key that stand before all values, the latest first: the list is emptied from
+//            its end, so they are made in order, when no values are left. Keys are never used again, so a value whose
 //            goroutine_local is gone is not taken for another's.
-// Goroutine  The list is emptied when its function has ended, however it has (sched/goroutines/goroutine.cpp).
-//            Destructors may park, and make other values.
-// Thread     Its values are destroyed among its thread_local objects, by an object of that kind; the calls, and values
-//            that later destructors have made, by the destructor of a key, which comes after all of these. The list is
-//            on the heap, and the pointer to it has no destructor, because code of the thread may want it until the
-//            very end. The keys of a thread that calls exit() have no destructors: there an atexit handler does the
-//            same.
+// Goroutine  The list is emptied when the goroutine's function has ended, in whatever way
+//            (sched/goroutines/goroutine.cpp). Destructors may park, and make other values.
+// Thread     The values are destroyed among the thread's thread_local objects, by one such object. The calls, and
+//            values that later destructors have made, are left to the destructor of a pthread key, which runs after all
+//            of these. The list is on the heap, and the pointer to it has no destructor, because code of the thread may
+//            need it until the very end. In a thread that calls exit() no destructors of keys run: there an atexit
+//            handler does the same.
 // Tests      tests/sync/goroutine_local_test.cpp, tests/std/future_test.cpp
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/goroutine_local.hpp>
@@ -35,7 +35,7 @@ constexpr std::uint64_t no_key = 0;  // of calls at exit
 thread_local constinit sched::local_values* list_of_thread = nullptr;
 
 struct values_end {
-    bool armed = false;  // written so that the object is made
+    bool armed = false;  // written so that the object is constructed
     ~values_end() {
         if (list_of_thread == nullptr) return;
         while (!list_of_thread->empty() && list_of_thread->back().key != no_key) {

@@ -12,9 +12,10 @@
 //                                                                queue is empty, unlock
 // Proof      The bit and the count are one word, so the last done() either sees the bit and goes through the lock, or
 //            its RMW comes before the one of step 3, which then sees 0.
-// Lifetime   A task_group, or a latch, dies as soon as wait() has returned, perhaps while another's done() is still
-//            running: its RMW on the word is its last access, and the bucket is not the object's. A wait_group may die
-//            before its members: each holds a reference, added and dropped with its count.
+// Lifetime   A task_group or a latch may die as soon as wait() has returned, perhaps while another goroutine's done()
+//            is still running: the last access of that done() is its RMW on the word, and the bucket is not the
+//            object's. A wait_group may die before its members: each holds a reference, added and dropped with its
+//            count.
 #include <stdexcept>
 #include <string>
 
@@ -82,7 +83,7 @@ void group_counter::add_slow(std::int64_t n, const char* negative) {
     }
 }
 
-// To zero, with waiters. False: the count has changed meanwhile.
+// Counts down to zero, with waiters. False: the count has changed meanwhile.
 bool group_counter::finish(std::int64_t n) noexcept {
     park::runtime_section inside;
     park::lot_bucket& b = park::bucket_of(this);

@@ -12,8 +12,8 @@
 namespace dunlin::inline v0_1::detail {
 
 // Waits: n is queued, w prepared, the bucket unlocked. If the wait ends without success, `given_up` runs under the
-// bucket's lock, with n off its queue; it returns a chain of the waiters that have to be woken for that. Leaves the
-// runtime. Throws std::bad_alloc: no memory for the deadline.
+// bucket's lock, with n off its queue; it returns a chain of the waiters that have to be woken because of that. Leaves
+// the runtime. Throws std::bad_alloc: no memory for the deadline.
 template <class GivenUp>
 wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::waiter& w, const wait_limit* limit,
     GivenUp given_up) {
@@ -40,7 +40,7 @@ inline wait_outcome wait_in_lot(park::lot_bucket& b, park::lot_node& n, park::wa
 }
 
 // For objects whose waiters all wait for the same thing, and whose word says whether it has come. `arrived()` looks at
-// it.
+// the word.
 template <class Arrived>
 wait_outcome wait_until_arrived(const void* object, park::lot_kind kind, std::uint64_t value, sched::wait_reason reason,
     const wait_limit* limit,

@@ -21,23 +21,24 @@
 //                                                              U7  lock the bucket. The first is starving: it is the
 //                                                                  owner now. Else take the first off, word = woken, or
 //                                                                  there is none, word = 0; unlock; wake
-// Proof      (that each queued waiter is woken) Let U be the unlock that ends the ownership because of which L5 fails.
-//            When L5 ran, watched had been 1 without a break since some L4, whose heavy barrier is over: a fence in U's
-//            thread. It falls before U's last look at watched (U1 or U4), which then sees 1, or after U4: then U2 was
-//            before the fence, is visible to L5, and L5 would not find this ownership.
-//            So U comes to U5, U6 or U7, those under the bucket's lock and so after L6 (L4 to L6 are in one section).
-//            There it wakes the first. Or it finds, in one step with its release, that a woken waiter is on its way:
-//            then that waiter's L5 is still to come, and finds the mutex free, or locked by another holder, whose
-//            unlock comes to U5, U6 or U7 as well. Or U5 finds the mutex locked or woken by then, and the same holds.
-//            `watched` is cleared under the bucket's lock and only while no mutex has a queue, so never between an L4
-//            or L5 and the wake.
-//            (that U2 overwrites nothing) Only an unlock that releases it (U7), or finds it free (U5), sets woken; U2
-//            may wipe it out if `watched` was cleared since: then one more may be woken than need be.
-// Frozen     A woken waiter whose run() has returned never comes. woken_in_ says in which run it was woken.
-// Fairness   Normal: callers that are awake may pass. A waiter that lost the race after a wake goes to the front; when
-//            it has waited for a millisecond by then it is starving, and the next unlock hands over.
+// Proof      (that each queued waiter is woken) Let U be the unlock that ends the ownership that makes L5 fail. When L5
+//            runs, watched has been 1 without a break since some L4, whose heavy barrier is complete: it was a fence in
+//            U's thread. The fence falls before U's last look at watched (U1 or U4), which then sees 1, or after U4:
+//            then U2 came before the fence and is visible to L5, which would not find this ownership.
+//            So U comes to U5, U6 or U7; U5 and U7 are under the bucket's lock and so after L6 (L4 to L6 are in one
+//            section). There U wakes the first waiter. Or it finds, in one step with its release, that a woken waiter
+//            is on its way: then that waiter's L5 is still to come, and finds the mutex free, or locked by another
+//            holder, whose unlock comes to U5, U6 or U7 as well. Or U5 finds the mutex locked or woken by then, and the
+//            same holds. `watched` is cleared under the bucket's lock and only while no mutex has a queue, so never
+//            between an L4 or L5 and the wake.
+//            (that U2 overwrites nothing) Only an unlock that releases the mutex (U7), or finds it free (U5), sets
+//            woken. U2 may wipe woken out if `watched` was cleared since: then one waiter more than necessary may be
+//            woken.
+// Frozen     A woken waiter whose run() has returned never tries. woken_in_ says in which run it was woken.
+// Fairness   Normally, callers that are awake may pass waiters. A waiter that loses the race after a wake goes to the
+//            front; if it has waited for a millisecond by then, it is starving, and the next unlock hands over to it.
 // Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by an unlock that has not
-//            found a waiter. One that was found, under the bucket's lock, keeps the object alive.
+//            found a waiter. A waiter that was found, under the bucket's lock, keeps the object alive.
 // Without    membarrier both barriers are real fences, and the pair costs two locked instructions.
 // Rejected   One word with the flag (exchange in unlock): 4.3 ns more. Direct hand-over always: a switch for each lock
 //            under contention.
@@ -77,7 +78,7 @@ inline std::uint64_t caller() noexcept {
     return platform::thread_mark() | (std::uint64_t{1} << 63);
 }
 
-// In a simulation for users another goroutine may have the mutex before this one wants it again.
+// In a simulation for users another goroutine may get the mutex before this one wants it again.
 struct steered_point {
     steered_point() noexcept = default;
     ~steered_point() {
@@ -110,7 +111,7 @@ inline void mutex::note_owner(std::uint64_t owner) noexcept {
     since_ns_.store(sched::the_scheduler.coarse_now_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
-// Anew for each run that has left goroutines behind.
+// A new number for each run that has left goroutines behind.
 inline std::uint32_t run_number() noexcept {
     return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed));
 }
@@ -132,7 +133,7 @@ bool mutex::take_as_woken(bool give_up) noexcept {
 
 bool mutex::is_held_by_caller() const noexcept { return owner_.load(std::memory_order_relaxed) == caller(); }
 
-// L1. Not in a simulation, which is asked on the slow path: between two locks there is no other call of the runtime.
+// L1. Fails in a simulation, which is asked on the slow path: between two locks there is no other call of the runtime.
 inline bool mutex::take_if_free() noexcept {
     std::uint32_t word = sched::word_of_free_mutex();
     // Acquire: as in take().
@@ -220,7 +221,7 @@ void mutex::unlock() {
     if (n != nullptr) n->who->wake();
 }
 
-// U5. There may be another object at this address by now, or none.
+// U5. By now there may be another object at this address, or none.
 [[gnu::noinline, gnu::cold]] void mutex::look_for_waiters(const void* address) noexcept {
     park::unlock_charge charge;
     park::runtime_section inside;
@@ -242,7 +243,7 @@ void mutex::unlock() {
 lot_node* mutex::wake_first(lot_bucket& b) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if ((word & locked) != 0 || somebody_is_woken(word)) return nullptr;
-    // A holder that takes it meanwhile comes here in its unlock: `watched` is set.
+    // A holder that takes the mutex meanwhile comes here in its unlock: `watched` is set.
     if (!word_.compare_exchange_strong(word, woken, std::memory_order_relaxed)) return nullptr;
     woken_in_.store(run_number(), std::memory_order_relaxed);
     lot_node* const n = b.pop_claimed(this);
@@ -264,10 +265,10 @@ bool mutex::spin() noexcept {
 }
 
 [[gnu::noinline]] wait_outcome mutex::lock_slow(const detail::wait_limit* limit, const std::source_location& where) {
-    if (limit == nullptr) detail::pass_simulation();  // lock_limited() has come by it
+    if (limit == nullptr) detail::pass_simulation();  // lock_limited() has called it
     const std::uint64_t me = caller();
     if (limit == nullptr && owner_.load(std::memory_order_relaxed) == me) report_recursion();
-    // In a simulation L1 has not taken one that is free.
+    // In a simulation L1 does not take a free mutex.
     if (((word_.load(std::memory_order_relaxed) & locked) == 0 && take()) || spin()) {
         note_owner(me);
         return wait_outcome::ok;
@@ -349,7 +350,7 @@ mutex::~mutex() {
         const bool by_goroutine = sched::current_goroutine() != nullptr;
         if (by_goroutine || is_held_by_caller()) sched::report_misuse("a mutex is destroyed while it is locked");
     }
-    // A waiter that was woken and has not come yet stands in no queue.
+    // A waiter that was woken and has not tried yet stands in no queue.
     park::check_nobody_waits(this, "a mutex is destroyed while goroutines wait for it");
 }
 

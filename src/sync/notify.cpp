@@ -1,8 +1,8 @@
-// notify.cpp - all that wait on a channel of nothing are woken at once.
+// notify.cpp - wakes all that wait on a channel of nothing at once.
 //
-// notify is a channel with room for one permit: notify_one() is a send that does not wait, wait() a receive. What a
-// channel lacks is here. Under its lock either the permit is in the buffer or goroutines wait (C1 in chan/core.h), so
-// this never passes a permit by. Select, deadlines and contexts are the channel's.
+// notify is a channel with room for one permit: notify_one() is a send that does not wait, wait() a receive. Here is
+// what a channel lacks. Under the channel's lock either the permit is in the buffer or goroutines wait (C1 in
+// chan/core.h), so this never overlooks a permit. Select, deadlines and contexts are the channel's.
 // Tests      tests/sync/notify_watch_broadcast_test.cpp
 #include <dunlin/notify.hpp>
 

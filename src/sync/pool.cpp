@@ -34,7 +34,7 @@ struct alignas(platform::false_sharing_range) pool_core::shelf {
     box* old = nullptr;                 // lock
     box* spare = nullptr;               // lock: an empty one, or null
 
-    // `garbage`: a box for which there is no use, or null.
+    // `garbage` gets a box for which there is no use, if there is one.
     void* pop_from(box*& stack, std::unique_ptr<box>& garbage) noexcept {
         if (stack != nullptr && stack->used == 0) {  // never two in a row: only the top one is not full
             box* const empty = std::exchange(stack, stack->below);
@@ -91,7 +91,7 @@ void* pool_core::take() noexcept {
     std::unique_ptr<box> garbage;  // freed outside the runtime
     park::runtime_section inside;
     const std::size_t own = own_shelf(inside.machine(), count_);
-    // First the objects in use; old ones only when no shelf has anything else.
+    // First the fresh objects; old ones only when no shelf has a fresh one.
     for (box* shelf::*stack : {&shelf::fresh, &shelf::old}) {
         for (std::size_t i = 0; i < count_; ++i) {
             shelf& s = shelves_[(own + i) & (count_ - 1)];

@@ -1,6 +1,6 @@
 // publisher.cpp - the part of dunlin/detail/publisher.hpp that does not depend on the values' type.
 //
-// Order      This lock before those of the channels of news, on which sends and receives are made under it.
+// Order      This lock comes before those of the channels of news: sends and receives on them are made under it.
 // Tests      tests/sync/notify_watch_broadcast_test.cpp
 #include <dunlin/detail/publisher.hpp>
 

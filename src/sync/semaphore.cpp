@@ -8,7 +8,8 @@
 //                done. Is that too many: see settle()
 //            R2  permits += n (seq_cst)                       A4  queue, unlock, wait; woken: have it
 //            R3  no waiters in the bucket: done
-//            R4  lock it; while a waiter queues here for a semaphore: it is alive; A1 for it, take it off; unlock, wake
+//            R4  lock it; while a waiter queues here for a semaphore, the object is alive: A1 for the waiter, take it
+//                off; unlock, wake
 // Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible
 //            to callers that did not queue.
 // Lifetime   The raise in R1 and R2 is the last access to the object by a release that has not found a waiter.
@@ -72,7 +73,7 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
     if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
 }
 
-// R1. Not inlined: it saves registers that the way without waiters does not need.
+// R1. Not inlined: it saves registers that the path without waiters does not need.
 [[gnu::noinline]] void semaphore_core::release_to_waiters(park::lot_bucket& b, std::ptrdiff_t n, std::ptrdiff_t most) {
     if (n == 1) {
         if (!release_one(b, most)) throw_too_many(n, most);
@@ -108,9 +109,9 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
 }
 
 // Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more become visible to all.
-// False: those would be too many, because another release has just raised the permits and not found these waiters yet
-// (between its R2 and R3). Then the waiters have theirs from that one, as its R4 would have it, and this release has
-// changed nothing.
+// False: that would be too many, because another release has just raised the permits and has not found these waiters
+// yet (it is between its R2 and R3). Then the waiters have their permits from that release, as if by its R4, and this
+// release has changed nothing.
 bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept {
     std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
     for (;;) {
@@ -123,7 +124,7 @@ bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrd
     }
 }
 
-// R4. There may be another object at this address by now, or none.
+// R4. By now there may be another object at this address, or none.
 void semaphore_core::hand_out(const void* address) noexcept {
     park::runtime_section inside;
     park::lot_bucket& b = park::bucket_of(address);
@@ -137,7 +138,7 @@ void semaphore_core::hand_out(const void* address) noexcept {
         if (lot_node* const n = b.pop_claimed(address)) {
             chain.add(n);
         } else {
-            core->permits_.fetch_add(1, std::memory_order_seq_cst);  // they have all given up
+            core->permits_.fetch_add(1, std::memory_order_seq_cst);  // all waiters have given up
             break;
         }
     }

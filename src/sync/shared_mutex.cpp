@@ -3,17 +3,17 @@
 // Data       word_ = a writer has it | there are waiters | readers. Readers and writers wait in one queue of the lot,
 //            in the order in which they came.
 // Invariant  The bit "waits" is set exactly while the queue has a node; both change under the bucket's lock only.
-// Protocol   A caller that can take it with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS again,
-//            which takes it or sets the bit; queue. An unlock that leaves it free with the bit set locks the bucket
-//            first, chooses which waiters have it next, and stores the word for them: a woken waiter has it. After a
-//            writer: all readers that wait, else the first writer. After the last reader: the first writer, else all
-//            readers. A writer that gives up lets the readers in that waited behind it, up to the next writer.
-// Proof      (no waiter is forgotten) The bit and the count are one word: a CAS that frees it has seen the bit clear,
-//            so no waiter was queued. A caller that comes to queue after this CAS sees it free. (no starvation) Readers
-//            that come while a writer waits queue behind the bit; they get in after that writer, and before the next,
-//            because a writer's unlock takes the readers first.
-// Lifetime   The store of the word is the last access to the object, the unlock of the bucket comes after it and is not
-//            the object's.
+// Protocol   A caller that can take the mutex with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS
+//            again, which takes the mutex or sets the bit; queue. An unlock that leaves it free with the bit set locks
+//            the bucket first, chooses which waiters get it next, and stores the word for them: a woken waiter has it.
+//            After a writer: all readers that wait, else the first writer. After the last reader: the first writer,
+//            else all readers. A writer that gives up lets in the readers that waited behind it, up to the next writer.
+// Proof      (no waiter is forgotten) The bit and the count are one word: a CAS that frees the mutex has seen the bit
+//            clear, so no waiter was queued. A caller that comes to queue after this CAS sees the mutex free. (no
+//            starvation) Readers that come while a writer waits queue behind the bit; they get in after that writer,
+//            and before the next, because a writer's unlock takes the readers first.
+// Lifetime   The store of the word is the last access to the object; the unlock of the bucket comes after it, but the
+//            bucket is not the object's.
 // Source     Go 1.24 sync/rwmutex.go for the rules. Differs: hands over under a lock instead of by counting departures.
 // Tests      tests/sync/shared_mutex_test.cpp
 #include <dunlin/shared_mutex.hpp>
@@ -33,8 +33,8 @@ struct shared_mutex::queue {
     shared_mutex& object;
     park::lot_bucket& bucket;
 
-    // Takes all readers off that can still be claimed; how many. Or only those before the first writer that a wake
-    // would still reach.
+    // Takes off all readers that can still be claimed, or only those before the first writer that a wake would still
+    // reach. Returns how many.
     std::uint32_t admit_readers(park::wake_chain& chain, bool up_to_a_writer = false) noexcept {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
@@ -86,8 +86,8 @@ struct shared_mutex::queue {
         std::uint32_t more = 0;
         if ((object.word_.load(std::memory_order_relaxed) & written) == 0) more = admit_readers(chain, true);
         const bool empty = !bucket.any(&object);
-        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit goes in the same step in
-        // which they come.
+        // Readers may leave meanwhile, but not the last one as long as the bit is set; the bit is cleared in the same
+        // step in which the new readers are counted.
         std::uint32_t word = object.word_.load(std::memory_order_relaxed), next;
         do {
             next = (word + more) & ~(empty ? waited : 0u);
@@ -161,7 +161,7 @@ void shared_mutex::unlock_shared_slow() {
 shared_mutex::~shared_mutex() {
     if (DUNLIN_UNLIKELY(word_.load(std::memory_order_relaxed) != 0)) {
         park::check_nobody_waits(this, "a shared_mutex is destroyed while goroutines wait for it");
-        // On a plain thread: perhaps a static object at the end of the process, and its holder is frozen.
+        // On a plain thread it may be a static object at the end of the process, whose holder is frozen.
         if (sched::current_goroutine() != nullptr) {
             sched::report_misuse("a shared_mutex is destroyed while it is locked");
         }

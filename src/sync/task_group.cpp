@@ -1,8 +1,8 @@
 // task_group.cpp - goroutines that belong together, their first exception, and the context that it cancels.
 //
-// The context is made when it is asked for, since most groups never do. It and the error change under a lock, because a
-// wait() that rethrows takes both away while others may ask for the context, or cancel it: what they get under the lock
-// is counted, and theirs. No lock is held while a context is cancelled or freed.
+// The context is made when it is asked for: most groups never need one. The context and the error change under a lock,
+// because a wait() that rethrows takes both away while others may ask for the context, or cancel it: under the lock
+// they get a reference of their own. No lock is held while a context is cancelled or freed.
 #include <dunlin/context.hpp>
 #include <dunlin/task.hpp>
 

@@ -1,7 +1,7 @@
 // weighted_semaphore.cpp - permits that are taken several at a time.
 //
-// Data       permits_ and closed_, under the lock of the bucket in which this address falls; waiters are in its queue
-//            there, with how many they want.
+// Data       permits_ and closed_, under the lock of the bucket in which this address falls; waiters are in the
+//            object's queue there, each with the number that it wants.
 // Protocol   acquire    lock; closed: out; the queue is empty and there are enough: take them; may not wait: out;
 //                       queue, unlock, wait. Woken: the waker has taken the permits for it, or `granted` is false:
 //                       closed
@@ -11,8 +11,8 @@
 //            close      lock; closed_; the whole queue off, not granted; unlock; wake
 // Complete   Whenever the lock is free, the first in the queue that is not giving up wants more than there are: every
 //            step that adds permits, or takes the first away, serves before it unlocks.
-// Lifetime   Each call's last access to the object is under the bucket's lock, and a waiter is woken after that: what
-//            is woken may destroy the object.
+// Lifetime   Each call's last access to the object is under the bucket's lock, and a waiter is woken after that: a
+//            woken waiter may destroy the object.
 // Tests      tests/sync/shared_work_test.cpp
 #include <dunlin/weighted_semaphore.hpp>
 
