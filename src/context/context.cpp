@@ -100,7 +100,7 @@ private:
         try {
             reset(moment_->deadline_ns());
         } catch (const std::bad_alloc&) {
-            return false;  // too early rather than never
+            return false;  // better too early than never
         }
         return true;
     }
@@ -137,8 +137,8 @@ const context_node::deadline& context_node::valid_deadline() const noexcept {
     return own_deadline.is_forgotten() ? none : own_deadline;
 }
 
-// There are no references any more. Functions that wait for the node's end never start, and a caller that withdraws one
-// gets that answer.
+// There are no references any more. Functions that are registered for the node's end never start, and a caller that
+// withdraws one is told so.
 void context_node::end() noexcept {
     if (stop_link_ != nullptr) stop_link_->node_is_gone();
     leave_parent();
@@ -318,9 +318,9 @@ void context_node::set_stop_token(std::stop_token token) {
     stop_link_->callback.emplace(std::move(token), stop_link::request{stop_link_});
 }
 
-// It may end on another thread than it began on, if its goroutine loses its processor in cancel(). A std::stop_callback
-// that is destroyed then, in itself, would wait for itself: so the last reference is not dropped here, but in a
-// goroutine of its own.
+// This call may end on another thread than it began on, if its goroutine loses its processor in cancel(). If the
+// std::stop_callback were destroyed then, from within itself, it would wait for itself: so the last reference is not
+// dropped here, but in a goroutine of its own.
 void stop_link::stop() noexcept {
     context_node* n;
     {

@@ -10,23 +10,24 @@
 //                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
 //                     3  leave the parent's list
 //                     4  start the functions and request stop, of all nodes from 1 and 2
-//                     5  the other cancel of a node that is done already waits until its whole subtree is
+//                     5  a cancel that finds the node done already waits until its whole subtree is done
 //            join     lock the parent's source: done already: cancel the child at once; else link it, and unlink it
 //                     again if the child is done by then
 //            end      the last handle is gone: leave the parent's list under its lock, and stop the deadline's timer
-// Complete   Every cancel() returns with the whole subtree done, also one of two at the same time, or one inside the
-//            other's tree. A cancel that makes a node with children done holds that node's `spreading_` through steps 1
-//            and 2, with those of the nodes below that it has come to; step 5 takes and gives back that lock. So does a
-//            cancel that finds a child done already, by another that began there. A node without children needs none of
-//            this. No deadlock: a node's `spreading_` is taken after those of its ancestors only. Nothing waits for the
-//            program's code, or for itself: 1 and 2 run inside the runtime, where goroutines neither park nor stand
-//            still; functions and stop callbacks begin when the locks are free.
+// Complete   Every cancel() returns with the whole subtree done, even if two run at the same time, or one runs inside
+//            the other's tree. A cancel that makes a node with children done holds that node's `spreading_` through
+//            steps 1 and 2, and those of the nodes below that it has come to; step 5 takes that lock and gives it back.
+//            So does a cancel that finds a child done already by another cancel that began there. A node without
+//            children needs none of this. No deadlock: a node's `spreading_` is taken after those of its ancestors
+//            only. Nothing waits for the program's code, or for itself: 1 and 2 run inside the runtime, where
+//            goroutines neither park nor stand still; functions and stop callbacks begin when the locks are free.
 // Order      `spreading_` of ancestors, `spreading_`, one node's lock. No other lock is held while another is taken.
 // Deadline   A timed_call, which starts a goroutine when it is due: what cancel() does must not be done inside the
-//            runtime. It knows its node weakly. A plain thread's passes whatever runs meanwhile; a goroutine's is
-//            forgotten when its run() returns, as the goroutine is. A child relies on its parent's earlier deadline,
-//            instead of a timer of its own, only if that is on our clock and will not be forgotten before its own.
-//            One on another clock is looked at again on that clock when its time should have come.
+//            runtime. It holds no reference to its node. A deadline that a plain thread has set passes whatever runs
+//            meanwhile; one that a goroutine has set is forgotten when its run() returns, as the goroutine is. A child
+//            relies on its parent's earlier deadline, instead of a timer of its own, only if that is on our clock and
+//            will not be forgotten before its own.
+//            A deadline on another clock is checked again on that clock when its time should have come.
 // Source     Go 1.24 context/context.go. Differs: nothing needs to be cancelled to be freed; no goroutine, except at
 //            the moment when a deadline passes.
 #pragma once
@@ -51,25 +52,25 @@ class context_node;
 struct cancel_registration {
     platform::ranked_lock<platform::lock_rank::object> lock;
     std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
-    context_node* node = nullptr;       // lock; null: it is gone, or done
-    bool dropped = false;               // lock: it was gone first, and was not asked for yet
-    std::uint32_t run = 0;              // constant once registered: in which run a goroutine did it; 0: a plain thread
+    context_node* node = nullptr;       // lock; null: the node is gone, or done
+    bool dropped = false;               // lock: the call was dropped, and no caller has been told yet
+    std::uint32_t run = 0;              // constant once registered: the registering goroutine's run; 0: a plain thread
 };
 
 class deadline_call;
 timed_call* as_timed_call(deadline_call* c) noexcept;  // for tests
 
-// A std::stop_callback and its node, on the heap by itself.
+// Links a std::stop_callback with its node; has an allocation of its own.
 //
-// Problem    The destructor of a std::stop_callback waits until it has run, unless its own thread is the one that runs
-//            it. The standard library compares threads, and goroutines change theirs: one that has begun request_stop()
-//            on this thread, and was interrupted just before or in the callback, may be on another by now, and then a
-//            goroutine on this one does not wait for it.
-// Protocol   So the link, with its stop_callback, is deleted by the node's end where that is known to be safe:
-//            on a plain thread; no stop has been requested: one that is from here on is another thread's, since a
-//            goroutine changes its thread only where it parks; or the callback is through. Else it may be about to run,
-//            or be forgotten in the midst of a list: a thread of its own deletes it, for which the standard library
-//            waits as it should.
+// Problem    The destructor of a std::stop_callback waits until the callback has run, unless the destructor's own
+//            thread runs it. The standard library compares threads, and goroutines change theirs: a goroutine that has
+//            begun request_stop() on this thread, and was interrupted just before or in the callback, may be on another
+//            thread by now, and then a goroutine on this thread does not wait for it.
+// Protocol   So the node's end deletes the link, with its stop_callback, only where that is known to be safe: on a
+//            plain thread; or if no stop has been requested (one that is requested from here on is another thread's,
+//            since a goroutine changes its thread only where it parks); or if the callback is through. Otherwise the
+//            callback may be about to run, or be forgotten in the midst of a list: a thread of its own deletes the
+//            link, and on that thread the standard library waits as it should.
 struct stop_link {
     struct request {
         stop_link* link;
@@ -78,7 +79,7 @@ struct stop_link {
 
     stop_link(context_node* n, std::stop_token t) noexcept : node(n), token(std::move(t)) {}
     void stop() noexcept;
-    void node_is_gone() noexcept;  // ends it
+    void node_is_gone() noexcept;  // ends the link
 
     platform::ranked_lock<platform::lock_rank::object> lock;
     context_node* node;           // lock; null: it is gone
@@ -118,13 +119,13 @@ public:
     std::unique_ptr<context_value> value;  // constant
     struct deadline {
         std::int64_t ns = wait_limit::never;
-        std::uint32_t run = 0;             // with which it is forgotten; 0: it is not
+        std::uint32_t run = 0;             // the run with which it is forgotten; 0: never
         bool exact = true;                 // on our clock
 
         bool is_forgotten() const noexcept;
     };
     deadline own_deadline;                 // constant
-    deadline first_deadline;               // constant: of its own and its ancestors'
+    deadline first_deadline;               // constant: the first of its own and its ancestors'
     // The first deadline that is not forgotten, as far as is known.
     const deadline& valid_deadline() const noexcept;
     std::exception_ptr deadline_cause;     // constant
@@ -143,14 +144,14 @@ private:
     void tell() noexcept;
 
     platform::futex_lock spreading_;       // see Complete
-    bool had_children_ = false;            // lock: when it became done
+    bool had_children_ = false;            // lock: it had children when it became done
     bool holds_spreading_ = false;         // spreading_: to be unlocked by the cancel that is under way
     deadline_call* timer_call_ = nullptr;  // constant; counted
     std::optional<std::stop_source> stop_;  // lock to make
     registrations calls_;                  // lock
-    stop_link* stop_link_ = nullptr;       // constant; owned by it and its callback
+    stop_link* stop_link_ = nullptr;       // constant; owned by this node and the callback
     context_node* first_child_ = nullptr;  // lock
-    // the parent's source's lock; a child that was taken from there: the cancel that took it
+    // the parent's source's lock; once the child was taken from there: the cancel that took it
     context_node* next_ = nullptr;
     context_node* prev_ = nullptr;         // the parent's source's lock
     bool linked_ = false;                  // the same

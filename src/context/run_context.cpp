@@ -26,7 +26,7 @@ std::optional<cancellable> find() {
 
 context run_context() {
     if (auto ctx = find()) return *ctx;
-    // Outside of the lock: it allocates. Of two that are made at once the first counts.
+    // Outside of the lock: it allocates. If two are made at once the first counts.
     auto fresh = context::background().with_cancel();
     const park::runtime_section inside;
     const std::scoped_lock guard(lock);
@@ -40,7 +40,7 @@ void cancel_run_context() {
 }
 
 void forget_run_context() noexcept {
-    std::optional<cancellable> last;  // ends after the lock
+    std::optional<cancellable> last;  // destroyed after the lock is released
     const std::scoped_lock guard(lock);
     last.swap(current);
 }
