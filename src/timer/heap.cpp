@@ -24,7 +24,7 @@ private:
     unsigned place_;
 };
 
-// Keeps a store to *p although its lifetime ends: the compiler would take it for dead.
+// Keeps a store to *p although the lifetime of *p ends: the compiler would drop the store as dead.
 void keep_stored(const void* p) noexcept { asm volatile("" : : "r"(p) : "memory"); }
 
 }  // namespace
@@ -110,7 +110,7 @@ bool timer_heap::insert(timer_entry* t) {
     return t->index == 0;
 }
 
-// An entry changes its heap under the locks of both heaps, so what it says under this heap's lock is right.
+// An entry changes its heap under the locks of both heaps, so its `heap` is right under this heap's lock.
 timer_heap::removal timer_heap::remove(timer_entry* t) noexcept {
     heap_guard guard(lock_);
     if (t->heap.load(std::memory_order_relaxed) != this) return removal::elsewhere;

@@ -10,8 +10,8 @@
 //            what `fire` will need (a reference, the right to wake a waiter). `fire` runs inside the runtime, with no
 //            lock held, and must not block.
 // Lifetime   A timer belongs to its user, which cancels it before it goes away. After cancel() has returned, whatever
-//            it says, `claim` has been called or never will be, and the entry is touched again only by a fire() whose
-//            claim said true.
+//            the result, `claim` has been called or never will be, and the entry is touched again only by a fire()
+//            whose claim said true.
 // Tests      tests/timer/heap_test.cpp
 #pragma once
 
@@ -33,7 +33,7 @@ struct timer_entry {
     platform::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves
     std::uint32_t index = 0;             // heap lock
     platform::atomic<bool> armed{false};      // written under the heap's lock
-    // set under the heap's lock, cleared by the owner: it was armed when run() returned, and fires no more
+    // set under the heap's lock, cleared by the owner: it was armed when run() returned, and will not fire
     platform::atomic<bool> forgotten{false};
     bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
 };
@@ -81,7 +81,7 @@ private:
     void sift_down(std::size_t at, entry e) noexcept;
     void take_out(std::size_t at) noexcept;
     void shrink(std::size_t size) noexcept;
-    // For more than there is room for.
+    // Makes room for `size` entries, more than there is room for.
     [[gnu::noinline, gnu::cold]] void make_room_for(std::size_t size);
     void publish_earliest() noexcept;
 

@@ -100,7 +100,7 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
 namespace {
 
 // A deadline competes for the waiter as any other node does. It is claimed under the heap's lock: after cancel() either
-// this thread alone has it, or it has won.
+// this thread alone has the entry, or the deadline has won.
 struct deadline_entry : timer_entry {
     park::wait_node node;
 };

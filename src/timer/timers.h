@@ -32,8 +32,8 @@ private:
     platform::atomic<std::uint32_t> interrupted_{0};
 };
 
-// Until `deadline_ns` of the monotonic clock; at once if that is past. A goroutine parks, a plain thread sleeps. Throws
-// std::bad_alloc.
+// Sleeps until `deadline_ns` of the monotonic clock; returns at once if that is past. A goroutine parks, a plain thread
+// sleeps. Throws std::bad_alloc.
 void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where);
 
 // Puts t into the heap of the machine's processor (`m` inside the runtime; null: a plain thread's goes to the first
