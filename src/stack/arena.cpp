@@ -1,4 +1,4 @@
-// arena.cpp - a slot's way: cut from a region, guarded, handed out, taken back. Giving memory back is in
+// arena.cpp - the life of a slot: cut from a region, guarded, handed out, taken back. Its memory is given back in
 // arena_trim.cpp.
 #include "stack/arena.h"
 
@@ -23,7 +23,7 @@ constexpr std::size_t largest_region_bytes = std::size_t{64} << 30;
 // Large slots are cut a few at a time: each guard in a 2 MiB range of its own costs a page of page table.
 constexpr std::size_t cut_bytes = std::size_t{16} << 20;
 
-// Memory is given back by pages, so two slots must not share one. Matters only where pages have 64 KiB.
+// Memory is given back by pages, so two slots must not share one. This matters only where pages have 64 KiB.
 bool class_exists(unsigned size_class) noexcept {
     return size_class < class_count && slot_bytes(size_class) >= platform::page_size();
 }
@@ -46,7 +46,7 @@ unsigned class_for(std::size_t usable) noexcept {
 }
 
 unsigned class_like_a_thread(const platform::stack_space& space) noexcept {
-    // so many should fit into a quarter of the address space
+    // this many should fit into a quarter of the address space
     constexpr std::size_t least_stacks = std::size_t{1} << 18;
     constexpr std::size_t largest_default = std::size_t{64} << 20;
     const std::size_t wanted = std::min({space.of_a_thread, space.addresses / 4 / least_stacks, largest_default});
@@ -189,7 +189,7 @@ void arena::put_back(slot_list& surplus, unsigned size_class) noexcept {
 void arena::use_guards(platform::guard_kind kind) noexcept { kind_.store(kind, std::memory_order_relaxed); }
 
 platform::guard_kind arena::kind_in_force() noexcept {
-    // Relaxed: the kind stands for itself; two threads that both probe store the same.
+    // Relaxed: the value depends on nothing else; two threads that both probe store the same.
     platform::guard_kind kind = kind_.load(std::memory_order_relaxed);
     if (kind == platform::guard_kind::automatic) {
         kind = platform::page_size() > guard_bytes ? platform::guard_kind::by_canary : platform::probe_guards();
@@ -198,7 +198,7 @@ platform::guard_kind arena::kind_in_force() noexcept {
     return kind;
 }
 
-// Protects the slots of the list that are not, at most a batch of them. The caller holds them; the lock is free.
+// Protects the bare slots of the list, a batch at most. The caller holds the slots; the lock is free.
 void arena::prepare(const slot_list& slots) noexcept {
     std::array<slot*, batch> bare;
     std::size_t count = 0;
@@ -229,7 +229,7 @@ void arena::prepare(const slot_list& slots) noexcept {
     }
 }
 
-// Guards slots from the first on and returns how many; short when the kernel refuses or no more mappings are to be had.
+// Guards slots from the first on and returns how many; fewer if the kernel refuses or no more mappings are available.
 std::size_t arena::guard_by(platform::guard_kind kind, std::span<slot* const> slots) noexcept {
     const bool splits = kind == platform::guard_kind::by_mprotect;
     const std::size_t allowed = splits ? take_mprotect_budget(slots.size()) : slots.size();
@@ -247,7 +247,8 @@ std::size_t arena::guard_by(platform::guard_kind kind, std::span<slot* const> sl
     return done;
 }
 
-// A guard of this kind splits a mapping in three: two more. Some mappings are left to the program and its libraries.
+// A guard of this kind splits a mapping in three, which makes two more. Some mappings are left to the program and its
+// libraries.
 std::size_t arena::take_mprotect_budget(std::size_t want) noexcept {
     constexpr std::size_t left_to_others = 2000;
     static const std::size_t limit = (std::max(platform::max_map_count(), left_to_others) - left_to_others) / 2;

@@ -50,8 +50,8 @@ namespace dunlin::inline v0_1::stack {
 // The smallest class whose stacks have at least `usable` bytes; no_class if there is none.
 unsigned class_for(std::size_t usable) noexcept;
 
-// The class for programs that say nothing: as much address space as the system gives a thread's stack, of which memory
-// is what is touched; less where the address space is small.
+// The class for programs that say nothing: as much address space as the system gives a thread's stack; only what is
+// touched becomes memory. Less where the address space is small.
 unsigned class_like_a_thread(const platform::stack_space& space) noexcept;
 
 struct arena_stats {
@@ -61,7 +61,7 @@ struct arena_stats {
     std::size_t slots_cold = 0;          // free, without
     std::size_t slots_given_back = 0;    // by trim, since the start
     std::size_t guards_by_mprotect = 0;  // each costs two mappings
-    std::size_t canaries = 0;            // stacks that no guard could be had for, counted each time one is prepared
+    std::size_t canaries = 0;            // stacks for which no guard was available, counted each time one is prepared
     platform::guard_kind kind = platform::guard_kind::automatic;  // in force; automatic: no stack was needed yet
 };
 
@@ -76,7 +76,7 @@ public:
     void use_guards(platform::guard_kind kind) noexcept;
 
     // Puts up to `want` slots on an intrusive list (`*head`, by `next`, ending with null), the best one to use first.
-    // Returns how many. Short only when there is no more; then, and for a class that does not exist here (EINVAL),
+    // Returns how many. Fewer only if there are no more; then, and for a class that does not exist here (EINVAL),
     // *error has the reason (ENOMEM).
     std::size_t allocate(unsigned size_class, slot** head, std::size_t want, int* error = nullptr) noexcept;
 
@@ -99,7 +99,7 @@ public:
         slot* owner = nullptr;  // null: not in a slot that was ever cut
         bool in_guard = false;  // below low(): where a stack overflow faults (if the slot's guard is one that faults)
     };
-    // For signal handlers: no lock, no allocation. What the record says beyond its constants is only true for the
+    // For signal handlers: no lock, no allocation. The record's fields that are not constant are right only for the
     // slot's holder.
     found lookup(const void* address) const noexcept;
 
@@ -132,7 +132,7 @@ private:
         std::size_t slots_cut = 0;
         std::size_t slots_trimming = 0;
         std::size_t warm_low_water = 0;  // the fewest warm slots since the last note_idle()
-        std::size_t idle = 0;            // what that was before, less what trim_idle() has taken
+        std::size_t idle = 0;            // what that was at the last note_idle(), less what trim_idle() has taken
     };
 
     static constexpr std::size_t max_regions = 512;  // regions double in size, up to 64 GiB: enough for 47 bits
@@ -168,7 +168,7 @@ private:
     platform::atomic<std::size_t> canaries_{0};
 };
 
-// The one that goroutines use. Constant-initialised and never destroyed in effect: usable before and after main.
+// The arena that goroutines use. Constant-initialised and, in effect, never destroyed: usable before and after main.
 DUNLIN_HIDDEN extern arena stacks;
 
 }  // namespace dunlin::stack

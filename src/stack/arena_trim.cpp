@@ -6,7 +6,7 @@
 // group go as well, its slots become bare, and one call over the 2 MiB frees the page table (Linux 6.14; older kernels
 // keep it, and nothing else differs).
 //
-// A group is looked at each time one of its slots goes. Whichever goes last finds the others cold or trimming; the
+// A group is looked at each time one of its slots goes. The slot that goes last finds the others cold or trimming; the
 // order does not matter.
 #include <algorithm>
 #include <mutex>
@@ -52,8 +52,8 @@ struct arena::victims {
     std::size_t warm = 0;  // how many of them had memory
 };
 
-// Without the lock. Sorts the slots by address, and makes one range of neighbours; those that keep their guards and
-// those that lose them do not mix.
+// Without the lock. Sorts the slots by address, and makes one range of each run of neighbours; slots that keep their
+// guards and slots that lose them do not mix.
 void arena::victims::give_back() noexcept {
     const std::span<slot*> sorted = all();
     std::sort(sorted.begin(), sorted.end(), [](const slot* a, const slot* b) { return a->top < b->top; });
@@ -152,14 +152,14 @@ std::size_t arena::trim_class(unsigned size_class, std::size_t max_slots) noexce
     return done;
 }
 
-// Under the lock. A batch of the coldest, with the cold rest of every group that this empties.
+// Under the lock. Takes a batch of the coldest slots, with the cold rest of every group that this empties.
 void arena::choose_victims(class_state& c, victims& chosen, std::size_t max_slots) noexcept {
     lock_.assert_held();
     while (!c.warm.empty() && chosen.warm < std::min(max_slots, batch) && chosen.has_room(c.warm.tail()->size_class)) {
         slot* const coldest = c.warm.tail();
         c.warm.remove(coldest);
         if (coldest->guard == protection::by_canary) {
-            coldest->guard = protection::bare;  // the words go with the memory
+            coldest->guard = protection::bare;  // the canary goes with the memory
         }
         chosen.add(coldest);
         ++chosen.warm;

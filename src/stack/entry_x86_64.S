@@ -3,8 +3,9 @@
     .text
 
 // Where a fresh stack starts (context.h, make_context). The `nop` stands before the label because unwinders look up
-// "return address - 1". The registers are those of the computation that was left: the first function would save them on
-// this stack, where they would refer to what that one had for as long as this one lives (observe/reach.h).
+// "return address - 1". The registers still hold values of the computation that was left. They are cleared: the first
+// function would save them on this stack, where they would refer to what that computation had for as long as this one
+// lives (observe/reach.h).
     .p2align 4
     .cfi_startproc
     .cfi_undefined rip
@@ -25,9 +26,9 @@ dunlin_context_entry:
     .cfi_endproc
     .size dunlin_context_entry, . - dunlin_context_entry
 
-// void dunlin_invoke(void (*entry)(void*), void* frame): calls entry(frame). Its personality routine is what an
-// exception meets when no frame of the goroutine wants it (report, stack intact), and where the forced unwinding of
-// exit_goroutine() ends.
+// void dunlin_invoke(void (*entry)(void*), void* frame): calls entry(frame). Its personality routine comes into
+// play when no frame of the goroutine wants an exception (it reports, with the stack intact), and it is where the
+// forced unwinding of exit_goroutine() ends.
     .p2align 4
     .globl dunlin_invoke
     .hidden dunlin_invoke

@@ -3,7 +3,7 @@
 // The Itanium C++ ABI keeps the stack of caught exceptions and the number of uncaught ones in a per-thread record. A
 // goroutine that parks inside a catch block or inside a destructor during unwinding must take its record along, or the
 // next goroutine on the thread rethrows an exception that is not its own. The record's address is asked for once per
-// thread: __cxa_get_globals() is declared `const`, and a compiler would keep its result over a switch.
+// thread: __cxa_get_globals() is declared `const`, and a compiler would keep its result across a switch.
 #pragma once
 
 namespace dunlin::inline v0_1::stack {
@@ -15,7 +15,7 @@ struct exception_state {
     bool empty() const noexcept { return caught == nullptr && uncaught == 0; }
 };
 
-// The same where it is kept, without the padding at its end: that room is wanted there.
+// The same as a goroutine's descriptor keeps it: without the padding at the end, since the room is needed there.
 struct [[gnu::packed, gnu::aligned(4)]] kept_exceptions {
     void* caught = nullptr;
     unsigned uncaught = 0;

@@ -5,8 +5,8 @@
 
 namespace dunlin::inline v0_1::stack {
 
-// Where the caller of a search stands: what is below, on its stack, is the search's own. To be the first statement of a
-// function that keeps nothing of its own: its frame has the registers of its caller.
+// Where the caller of a search stands: what is below, on its stack, is the search's own. Must be the first statement of
+// a function that keeps nothing of its own: its frame then has the registers of its caller.
 #if defined(__x86_64__)
 inline std::uintptr_t thread_pointer_here() noexcept {
     std::uintptr_t result;

@@ -4,11 +4,12 @@
 //            at the base of the goroutine would have unwound them. And exit_goroutine() must run destructors without
 //            being an exception that catch (...) swallows.
 // Protocol   Unwinding has two phases. In the search phase the unwinder asks each frame's personality routine whether
-//            it has a handler; ours is asked only after every frame of the goroutine has said no. So it reports there,
-//            nothing unwound. In a forced unwind each frame's clean-ups run, and ours stops it by continuing at
-//            dunlin_invoke_landing.
+//            it has a handler; ours is asked only after every frame of the goroutine has said no. So ours reports
+//            there, with nothing unwound. In a forced unwind each frame's clean-ups run, and ours stops it by
+//            continuing at dunlin_invoke_landing.
 // Swallowed  A catch (...) that does not rethrow ends with __cxa_end_catch(), which deletes the "exception" through its
-//            clean-up function. Ours starts the forced unwind again from there. Go: recover() does not stop Goexit.
+//            clean-up function. Ours starts the forced unwind again from there. In Go, likewise, recover() does not
+//            stop Goexit.
 // Source     Itanium C++ ABI: Exception Handling, 1.6 and 2.5.
 #include "stack/invoke.h"
 

@@ -14,11 +14,11 @@ void dunlin_invoke(void (*entry)(void*), void* frame);
 [[noreturn]] void dunlin_uncaught_exception();
 }
 
-// Where the unwinder keeps its state meanwhile. Not on the stack: the frames that run below reuse what lies beneath
-// them.
+// Where the unwinder keeps its state meanwhile. Not on the goroutine's stack: the clean-ups that run there reuse what
+// lies beneath the frames.
 struct exit_request {
-    // Taken for the head of a C++ exception by a terminate handler that asks for its type, where the exit would leave a
-    // noexcept function: clang's code has begun to catch it then. Zeros say that it has none.
+    // If the exit would leave a noexcept function, clang's code has begun to catch the request, and a terminate handler
+    // that asks for the exception's type takes this for the head of a C++ exception. Zeros say that it has no type.
     alignas(16) unsigned char head[128] = {};
     alignas(16) unsigned char storage[64];
 };

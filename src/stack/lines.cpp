@@ -225,7 +225,7 @@ bool unit::of_library(std::uint64_t index) const noexcept {
     return false;
 }
 
-// The answer of unit::of_library(), which reads the whole table, once for each file.
+// Keeps the answers of unit::of_library(), which reads the whole table: once for each file.
 class library_files {
 public:
     explicit library_files(const unit& u) noexcept : unit_(u) {}
@@ -244,8 +244,8 @@ private:
 }  // namespace
 
 void line_table::index(const sections& from) noexcept {
-    // What a sequence has at least: two extended instructions, set_address (11 bytes) and end_sequence (3). Pages not
-    // touched cost nothing.
+    // A sequence has at least two extended instructions, set_address (11 bytes) and end_sequence (3). Pages not touched
+    // cost nothing.
     const std::size_t most = from.line.size() / 14;
     if (most == 0) return;
     memory_.bytes = most * sizeof(sequence);

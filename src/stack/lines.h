@@ -1,7 +1,7 @@
 // lines.h - file and line of an address, from the line tables that -g leaves in an ELF file: .debug_line of DWARF 2 to
 // 5.
 //
-// Guarantee  Nothing is believed about the bytes: damaged tables end early. No heap, no exceptions, little stack.
+// Guarantee  The bytes are not trusted: damaged tables end early. No heap, no exceptions, little stack.
 // Inlining   A row names the innermost inlined function, which for a call of sleep_for() would be our header. So the
 //            answer is the last row at or before the address, in the same function, that is not from a header of the
 //            C++ library or of dunlin; if all are, the row itself. The last row before is not always the last line

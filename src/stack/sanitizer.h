@@ -58,8 +58,8 @@ struct fake_stack {
 struct fake_stack {};
 #endif
 
-// These are part of the function that switches, in every build: ThreadSanitizer counts the entry of a function to one
-// fiber and its end to the other if the fiber changes within.
+// These are part of the function that switches, in every build: if the fiber changes within a function, ThreadSanitizer
+// counts the function's entry for one fiber and its end for the other.
 
 // Just before a switch by a computation that will come back.
 [[gnu::always_inline]] inline void before_switch([[maybe_unused]] fake_stack& keep,
@@ -72,7 +72,7 @@ struct fake_stack {};
 #endif
 }
 
-// The same by one that ends here.
+// The same by a computation that ends here.
 [[gnu::always_inline]] inline void before_last_switch([[maybe_unused]] const sanitizer_stack& to) noexcept {
 #if DUNLIN_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(nullptr, to.low, to.size);

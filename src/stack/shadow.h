@@ -12,8 +12,8 @@ namespace dunlin::inline v0_1::stack {
 #if DUNLIN_ADDRESS_SANITIZER && defined(__x86_64__)
 inline constexpr std::uintptr_t shadowed_heap_begin = 0x600000000000, shadowed_heap_end = 0x640000000000;
 
-// The eight bytes there are beside a block, of one that was freed, or never of any. What ASan has been told not to let
-// be touched (by containers, by the program) is a part of its block.
+// True: the eight bytes at `a` are beside a block, in a block that was freed, or never in any. Bytes that ASan has been
+// told to protect (by containers, by the program) are a part of their block.
 __attribute__((no_sanitize_address, noinline)) inline bool ends_shadowed_block(std::uintptr_t a) noexcept {
     constexpr std::uint8_t beside = 0xfa, freed = 0xfd, internal = 0xfe;
     const std::uint8_t shadow = *reinterpret_cast<const std::uint8_t*>((a >> 3) + 0x7fff8000);

@@ -29,8 +29,8 @@ inline void set_interrupted_pc(void* handler_context, std::uintptr_t pc) noexcep
 #endif
 }
 
-// What was interrupted is itself a signal handler, of the program's or of a sanitizer's, on the alternate stack. A
-// handler that runs on the stack of what it has interrupted is not known from ordinary code.
+// True: what was interrupted is itself a signal handler, the program's or a sanitizer's, on the alternate stack. A
+// handler that runs on the stack of what it has interrupted cannot be told from ordinary code.
 inline bool interrupts_a_handler(const void* handler_context) noexcept {
     const auto* context = static_cast<const ucontext_t*>(handler_context);
 #if defined(__x86_64__)
@@ -58,8 +58,8 @@ public:
     interrupted_call(const interrupted_call&) = delete;
     interrupted_call& operator=(const interrupted_call&) = delete;
 
-    // The context is now that of the caller, just before the address that the call returns to, while this lives. It
-    // reads what may not be there.
+    // While this lives, the context is that of the caller, just before the address that the call returns to. Reads
+    // memory that may not be there.
     void step_out_of_nowhere() noexcept {
         if (!find_symbol(static_cast<std::uintptr_t>(pc_)).object.empty()) return;
 #if defined(__x86_64__)
@@ -85,9 +85,10 @@ private:
     word pc_ = 0, sp_ = 0;
 };
 
-// The signal has ended a system call that had just begun to sleep: some end with EINTR then, whatever SA_RESTART says.
+// The signal has ended a system call that had just begun to sleep: some then end with EINTR, whatever SA_RESTART says.
 // Nothing has happened yet, so the call is made again when the handler returns. Its number is gone from the frame, but
-// stands before the instruction in libc. Elsewhere than on x86-64 the first argument is gone too: nothing can be done.
+// stands before the syscall instruction in libc. On CPUs other than x86-64 the first argument is gone too: nothing can
+// be done.
 inline void repeat_interrupted_call(void* handler_context) noexcept {
 #if defined(__x86_64__)
     auto& registers = static_cast<ucontext_t*>(handler_context)->uc_mcontext.gregs;

@@ -16,7 +16,7 @@
 // one page of its own there, not two.
 //
 // The record lives outside the slot, so that a free stack costs no page. Records are type-stable: never freed, so a
-// stale pointer still points to a record, though maybe to one in another use.
+// stale pointer still points to a record, though perhaps to one in another use.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +46,9 @@ constexpr std::size_t slot_offset(unsigned size_class) noexcept {
     return size_class >= shifted_class ? slot_shifted_by : 0;
 }
 
-// The same for whole pages, where there is room: neighbours in slots that lie megabytes apart would share a few sets of
-// the TLB, and of the caches that hold the page table. Address space only: a page that no stack begins in is not
-// touched.
+// The same for whole pages, where there is room: otherwise neighbours, whose slots lie megabytes apart, would share a
+// few sets of the TLB, and of the caches that hold the page table. It costs address space only: a page in which no
+// stack begins is not touched.
 constexpr std::size_t page_colours(unsigned size_class) noexcept { return size_class >= shifted_class ? 64 : 1; }
 inline constexpr std::size_t page_colour_step = 4096;
 
@@ -95,8 +95,8 @@ inline std::uint64_t* canary_of(const slot& s) noexcept {
 }
 
 // Cheap enough for every park: one predicted branch when there is no canary, one cache line when there is. False: the
-// goroutine that runs on this stack has overwritten what lies below it; by less than 16 KiB, if the check comes often:
-// so no other stack's.
+// goroutine that runs on this stack has overwritten what lies below it. If the check comes often, that is less than 16
+// KiB, and so not of another stack.
 inline bool canary_intact(const slot& s) noexcept {
     if (s.guard != protection::by_canary) [[likely]] {
         return true;

@@ -1,8 +1,8 @@
 // slot_list.h - the arena's lists of free slots: doubly linked, because trim() takes slots from the cold end and from
 // the middle.
 //
-// Not synchronised: for the owner of the list. The holders of allocated slots see chains by `next` alone and do not
-// need this.
+// Not synchronised: for the owner of the list. The holders of allocated slots see chains linked by `next` alone and do
+// not need this.
 #pragma once
 
 #include <cstddef>

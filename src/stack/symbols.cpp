@@ -1,6 +1,6 @@
 // symbols.cpp - see symbols.h.
 //
-// Identity   A file may have been replaced since it was loaded. It is believed only if its program headers and its
+// Identity   A file may have been replaced since it was loaded. It is trusted only if its program headers and its
 //            notes, among which is the build-id, are the ones in memory; the same comparison finds the image of an
 //            object again after dlclose() and dlopen().
 // Images     A list that only grows. Two threads that need the same one both make it, and the second to publish throws
@@ -67,7 +67,7 @@ object object_at(std::uintptr_t address) noexcept {
 
 // ---- its file
 
-// Bytes of a file, of which nothing is believed: what lies outside reads as empty.
+// Bytes of a file that is not trusted: what lies outside reads as empty.
 class elf_file {
 public:
     elf_file() = default;
@@ -164,7 +164,7 @@ struct function {
     }
 };
 
-// Lines that were looked up before: to find one takes reading its sequence from the beginning, and dumps ask for the
+// Lines that were looked up before: to find one means to read its sequence from the beginning, and dumps ask for the
 // same addresses again and again. Filled once and never emptied; what finds no place is looked up each time.
 class known_lines {
 public:

@@ -7,7 +7,7 @@
 //            a signal handler.
 // Cost       An object's file is mapped and its functions are sorted when an address inside is asked for the first
 //            time: some milliseconds for 100,000 functions. It stays mapped. After that a name is a binary search; a
-//            line reads a part of a line table besides.
+//            line also takes reading a part of a line table.
 #pragma once
 
 #include <cstdint>

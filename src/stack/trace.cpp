@@ -1,13 +1,13 @@
 // trace.cpp - see trace.h.
 //
-// Names      A closure's mangled name says where it stands, its template arguments what they are in full; a report
+// Names      A closure's mangled name says where it stands, and spells out its template arguments in full; a report
 //            needs the first and has no room for the second. So "main::{lambda()#1}::operator()() const" becomes
 //            "main::{lambda()#1}", and long arguments become "<...>".
 // Hidden     Layers below the public interface, the unwinder, and the entries that lead to a goroutine's function
-//            (run_detached<F>, std::invoke). An optimiser inlines F into its entry: then the entry is the only frame
+//            (run_detached<F>, std::invoke). If the optimiser has inlined F into its entry, the entry is the only frame
 //            there is, and it is shown under F's name.
 // Heap       The demangler needs it. A thread that overflows its stack in malloc() holds malloc's lock, so then a name
-//            is only as much as can be read without: see uses_heap().
+//            is shown only as far as it can be read without: see uses_heap().
 #include "stack/trace.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ struct deep_collector {
     std::size_t left;
 };
 
-// A stack that was overwritten may be a circle.
+// The frames of an overwritten stack may form a circle.
 constexpr std::size_t deepest = std::size_t{1} << 22;
 
 _Unwind_Reason_Code collect_deep(_Unwind_Context* frame, void* raw) {
@@ -72,7 +72,7 @@ _Unwind_Reason_Code collect_deep(_Unwind_Context* frame, void* raw) {
     void* const pc = reinterpret_cast<void*>(at + (interrupted ? 1 : 0));
     deep_trace& t = *c.into;
     if (t.inner.size < trace_frames_max) t.inner.pc[t.inner.size++] = pc;
-    // The first of those that have this address counts for all of them.
+    // The first frame with this address counts for all of them.
     for (std::size_t i = 0; i < t.inner.size; ++i) {
         if (t.inner.pc[i] != pc) continue;
         ++t.times[i];
@@ -178,7 +178,7 @@ constexpr std::size_t mangled_max = 320;
 static_assert(std::string_view(DUNLIN_ABI_NAME).size() == 4);
 constexpr std::string_view mangled_version = "4" DUNLIN_ABI_NAME;
 
-// Of a name that cannot be demangled here: the namespaces, classes and function that it begins with.
+// For a name that cannot be demangled here: the namespaces, classes and function that it begins with.
 // "_ZN4user5cacheIN..." -> "user::cache<...>"
 void add_outline(readable& out, std::string_view mangled) noexcept {
     const std::string_view whole = mangled;
@@ -208,7 +208,7 @@ void add_outline(readable& out, std::string_view mangled) noexcept {
 
 enum class part { program, runtime, entry };
 
-// Decided by the mangled name: in a demangled one, what it returns may come first.
+// Decided by the mangled name: a demangled one may begin with the type of the result.
 part part_of(std::string_view mangled) noexcept {
     if (!take_prefix(mangled, "_Z")) {
         const auto is = [&](std::string_view prefix) { return mangled.starts_with(prefix); };
@@ -306,7 +306,7 @@ bool is_allocator(std::string_view name) noexcept {
     return false;
 }
 
-// Was the computation in the C library or the loader, or in another allocator? Not, if it was only on its way into
+// Was the computation in the C library or the loader, or in another allocator? Not if it was only on its way into
 // abort().
 bool uses_heap(const trace& t) noexcept {
     bool in_libc = false, raises = false;
@@ -370,7 +370,7 @@ struct frame_printer {
     bool demangle;
     readable last = {};
 
-    // False: it is not one to be shown.
+    // False: the frame is not shown.
     bool print(const void* pc, std::size_t number) noexcept {
         const frame f(pc, demangle);
         // An entry under the name of the function that it calls, which has just been printed if it was not inlined.

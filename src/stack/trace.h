@@ -11,7 +11,7 @@ namespace dunlin::inline v0_1::stack {
 
 inline constexpr std::size_t trace_frames_max = 32;
 
-// Addresses to return to, which may lie just behind a function that ends with the call. For the frame that a signal
+// Return addresses, which may lie just behind a function that ends with the call. For the frame that a signal
 // interrupted: the address behind the one interrupted at, so that pc - 1 is in the function in every case.
 struct trace {
     void* pc[trace_frames_max];
@@ -21,9 +21,9 @@ struct trace {
 // The frames of the caller, innermost first, `skip` of them left out. In a signal handler: of what it interrupted.
 trace capture_trace(std::size_t skip = 0) noexcept;
 
-// The same, frame by frame, so that what was found before a fault is there after it. In a handler that interrupted any
-// instruction: where functions written in assembly tell the unwinder nothing, or the wrong things, it reads from
-// addresses that do not exist.
+// The same, written frame by frame, so that what was found before a fault is there after it. For a handler that may
+// have interrupted any instruction: where functions written in assembly tell the unwinder nothing, or the wrong things,
+// it reads from addresses that do not exist.
 void capture_trace(trace& into) noexcept;
 
 // The frames of a stopped computation. It must not be switched to meanwhile.
@@ -44,14 +44,14 @@ struct deep_trace {
 // it. Of a handler that was itself interrupted by a fault: its frames, and then those of what it interrupted.
 void capture_deep_trace(deep_trace& into) noexcept;
 
-// "    recursion: even(int) x 1366, odd(int) x 1365", where few functions make up most of the frames, and the frames as
-//      print_trace() does.
+// "    recursion: even(int) x 1366, odd(int) x 1365" if few functions make up most of the frames; then the frames, as
+// print_trace() does.
 void print_deep_trace(platform::text_writer& out, const deep_trace& t, bool hide_runtime = true) noexcept;
 
-// One line a frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g
-// "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime itself are left out where `hide_runtime`; of what
-// leads to a goroutine's function, the function is shown. "near app.cpp:17" is a line before a call that was inlined
-// from a header (lines.h). errno stays as it is.
+// One line per frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g
+// "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime itself are left out where `hide_runtime`; an entry
+// that leads to a goroutine's function is shown as that function. "near app.cpp:17" is a line before a call that was
+// inlined from a header (lines.h). errno stays as it is.
 void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime = true) noexcept;
 
 // The first frame of `t` that is neither dunlin's nor the C++ library's, as print_symbol(). False: there is none, and
