@@ -207,7 +207,8 @@ private:
 /// Contexts form a tree: cancelling one cancels all that were derived from it. Every call of dunlin that may wait for
 /// long takes one.
 /// When run() returns, pending deadlines that goroutines have set are forgotten, as the goroutines are, and so are the
-/// functions that they gave to after_func(). Those of plain threads stay.
+/// functions that they gave to after_func(). Those of plain threads stay, and are called even while run() returns (not
+/// if the goroutine that cancels is itself stopped in cancel()).
 /// From goroutines and plain threads, all members at any time.
 class DUNLIN_API context {
 public:

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
+#include <new>
+#include <utility>
 
 #include <dunlin/go.hpp>
 
@@ -22,8 +24,33 @@ context_node* source_of(chan_core* c) noexcept {
     return c != nullptr ? static_cast<context_node*>(c)->source : nullptr;
 }
 
+// A function of a plain thread. It belongs to no run(), and so does its goroutine, which a timer that is due starts
+// (timed_call.h): the end of a run() would stop an ordinary one, perhaps before it has begun.
+class call_of_thread final : public timed_call {
+public:
+    explicit call_of_thread(std::unique_ptr<cancel_call> f) noexcept : timed_call(false), function_(std::move(f)) {}
+    void run() override { std::exchange(function_, nullptr)->run(); }
+
+private:
+    std::unique_ptr<cancel_call> function_;
+};
+
 // Runs the call in a goroutine of its own; without memory for one, here.
-void start(std::unique_ptr<cancel_call> call) noexcept {
+void start(std::unique_ptr<cancel_call> call, bool of_thread) noexcept {
+    if (of_thread) {
+        auto* c = new (std::nothrow) call_of_thread(std::move(call));
+        if (c == nullptr) {
+            call->run();
+            return;
+        }
+        try {
+            c->start(platform::now_ns());
+        } catch (const std::bad_alloc&) {
+            c->run();
+        }
+        c->release();
+        return;
+    }
     cancel_call* f = call.release();
     try {
         go([f] { std::unique_ptr<cancel_call>(f)->run(); });
@@ -278,7 +305,7 @@ void context_node::tell() noexcept {
         stop = stop_;
     }
     for (const auto& r : to_call) {
-        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call)) : drop(*r);
+        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), r->run == 0) : drop(*r);
     }
     if (stop) stop->request_stop();
     if (timer_call_ != nullptr) timer_call_->forget_node();
@@ -380,7 +407,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
             return;
         }
     }
-    if (auto call = take_call(*r)) start(std::move(call));
+    if (auto call = take_call(*r)) start(std::move(call), r->run == 0);
 }
 
 void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) noexcept {

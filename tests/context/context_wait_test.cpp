@@ -477,6 +477,18 @@ TEST_P(ContextWait, DeadlinesOfAThreadPassWhateverRuns) {
     support::eventually_on_thread([&] { return called == 1; });
 }
 
+// The main goroutine goes on when the context is done, before most of the functions have begun, and run() returns.
+TEST_P(ContextWait, FunctionsOfAThreadAreCalledAlthoughRunReturns) {
+    constexpr int functions = 200;
+    for (int i = 0; i < 60; ++i) {
+        const cancellable ctx = dunlin::with_timeout({}, 1ms);
+        const auto called = std::make_shared<std::atomic<int>>(0);
+        for (int k = 0; k < functions; ++k) ctx.after_func([called] { ++*called; });
+        run([&] { EXPECT_EQ(end_of([&] { dunlin::chan<int>().recv(ctx); }), "deadline_exceeded, chan receive"); });
+        support::eventually_on_thread([&] { return *called == functions; });
+    }
+}
+
 // What a goroutine of a run() that is over wanted to be called may use what is gone.
 TEST_P(ContextWait, FunctionsOfGoroutinesEndWithTheirRun) {
     const cancellable ctx = dunlin::with_cancel({});
