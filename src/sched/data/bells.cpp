@@ -20,7 +20,7 @@ void wake_monitor() noexcept {
 }
 
 // Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
-// round, or the word has changed when it wants to sleep, and it does not.
+// round, or it finds the word changed when it wants to sleep, and does not sleep.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
     hurry_monitor();
@@ -37,7 +37,7 @@ void call_monitor_for_lost() noexcept {
     wake_monitor_if_asleep();
 }
 
-// As in call_monitor_for_lost(): the monitor sees the flag before it sleeps, or is woken. While it is busy it looks in
+// As in call_monitor_for_lost(): the monitor sees the flag before it sleeps, or is woken. While it is awake it looks in
 // its next round, 10 ms later at most.
 void call_monitor_to_dump() noexcept {
     monitor_bell.dump_called_for.store(true, std::memory_order_seq_cst);

@@ -1,7 +1,7 @@
-// bells.h - the words by which every room calls the monitor and the thread maker, which are above all of them.
+// bells.h - the words with which every room calls the monitor and the thread maker, which are above all of them.
 //
-// The threads themselves are src/sched/monitor: they sleep on these words and answer. What stands here is what others
-// say to them: it waits for nothing and takes no lock, and most of it may be said inside a signal handler.
+// The threads themselves are in src/sched/monitor: they sleep on these words and answer. Here is how other threads call
+// them: nothing here waits or takes a lock, and most of it may be called inside a signal handler.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -16,20 +16,21 @@ namespace dunlin::inline v0_1::sched {
 
 struct monitor_words {
     platform::atomic<unsigned> threads{0};
-    platform::atomic<std::uint32_t> call_word{0};    // raised by call_monitor(): it sleeps on this between two rounds
-    platform::atomic<bool> in_poller{false};         // it sleeps in the poller instead
+    platform::atomic<std::uint32_t> call_word{0};    // raised by call_monitor(): the monitor sleeps on it between two
+                                                     // rounds
+    platform::atomic<bool> in_poller{false};         // the monitor sleeps in the poller instead
     platform::atomic<bool> lost_late{false};         // set by a goroutine's thread when its state is "frozen"
-    platform::atomic<bool> dump_called_for{false};   // by a signal handler
+    platform::atomic<bool> dump_called_for{false};   // set by a signal handler
 };
 DUNLIN_HIDDEN extern monitor_words monitor_bell;
 
-// While a processor runs. The monitor sees a deadline that is further away in time.
+// The longest sleep of the monitor while a processor runs: it sees a deadline that is further away than this in time.
 inline constexpr std::int64_t monitor_sleeps_at_most_ns = 10'000'000;
 
-// 0 or 1: for the deadlock check's arithmetic.
+// 0 or 1, for the thread count of the deadlock check.
 unsigned monitor_threads() noexcept;
 
-// A processor was taken out of "all idle": the monitor must not sleep on. One load when it is awake.
+// A processor is no longer idle: the monitor must not go on sleeping. Costs one load when it is awake.
 void wake_monitor() noexcept;
 DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> monitor_asleep;
 inline void wake_monitor_if_asleep() noexcept {
@@ -48,17 +49,17 @@ inline void call_monitor_if_all_stuck() noexcept {
 // The monitor's next round begins at once.
 void hurry_monitor() noexcept;
 
-// A goroutine was lost after the end of its run(): its state says so, and others may wait for what it held. Also from a
-// signal handler.
+// A goroutine was lost after the end of its run(): its state says so, and others may wait for what it held. May be
+// called in a signal handler.
 void call_monitor_for_lost() noexcept;
 
-// Asks for a dump. In a signal handler, too: errno stays as it is.
+// Asks for a dump. May be called in a signal handler: errno stays as it is.
 void call_monitor_to_dump() noexcept;
 
 // ---- threads that only watch ----------------------------------------------------------------------------------------
 
 // Threads of the runtime that bring no work (the writer of traces, the watch for lost goroutines): the deadlock check
-// counts them among its own. Counted before the thread begins.
+// counts them as the runtime's own. Counted before the thread begins.
 DUNLIN_HIDDEN extern platform::atomic<unsigned> watching_threads;
 
 // ---- the thread maker -----------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ struct wish {
 };
 
 struct maker_words {
-    platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the word that the maker sleeps on
+    platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the maker sleeps on this word
     platform::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
     platform::atomic<void (*)()> print{nullptr};
     platform::atomic<unsigned> threads{0};
@@ -81,23 +82,24 @@ struct maker_words {
 DUNLIN_HIDDEN extern maker_words maker_bell;
 
 // Asks for one more machine, or for several if many goroutines wait; does not wait itself. The new machine looks for a
-// processor and for work before it sleeps. Requests that come before the maker begins the last one count as one, and so
-// do those that a machine serves which has yet to look.
+// processor and for work before it sleeps. Requests that arrive before the maker begins the last one count as one; so
+// do those that are served by a machine which has yet to look.
 void want_spare_machine() noexcept;
 
-// After a failure no thread is made for a tenth of a second. True, once: that time is over, and the monitor looks
-// whether a thread is wanted.
+// After a failure no thread is made for a tenth of a second. Returns true once, when that time is over: the monitor
+// then looks whether a thread is wanted.
 bool spare_is_overdue(std::int64_t now_ns) noexcept;
-// That time is not over yet: the monitor must not go to sleep. Seq_cst, after its monitor_asleep = 1; pairs with the
-// store that the maker makes before it looks whether the monitor sleeps. Weaker, both could miss the other at a
-// failure, and what needs the thread would wait for ever.
+// True: that time is not over yet, and the monitor must not go to sleep. Seq_cst, after the monitor's store
+// monitor_asleep = 1; pairs with the store that the maker makes before it looks whether the monitor sleeps. With a
+// weaker order, at a failure each could miss the store of the other, and whatever needs the thread would wait for ever.
 bool spare_is_owed() noexcept;
 
-// For the monitor: has the maker call event_source::forget_lost(), which closes descriptors and frees memory.
+// For the monitor: makes the maker call event_source::forget_lost(), which closes descriptors and frees memory.
 void want_lost_forgotten() noexcept;
-// For the monitor: has the maker call let_owner_go() of frozen.h.
+// For the monitor: makes the maker call let_owner_go() of frozen.h.
 void want_owner_let_go() noexcept;
-// For the monitor: has the maker call `print`, since what is behind stderr may be full. `print` is always the same.
+// For the monitor: makes the maker call `print`, since a write to stderr may wait (a pipe may be full). `print` is
+// always the same.
 void want_printed(void (*print)()) noexcept;
 
 // 0 or 1, for the deadlock check.

@@ -9,7 +9,7 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Counts something that one owner at a time does; any thread may read it.
+// Counts what one owner at a time does; any thread may read it.
 class counter {
 public:
     void add(std::uint64_t n = 1) noexcept {
@@ -41,9 +41,10 @@ struct processor_counters {
     counter yields;
     counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
     counter blocking_calls;     // calls of blocking()
-    counter hand_offs;          // of these, at whose beginning the processor was handed on at once
+    counter hand_offs;          // // of these, those that handed the processor on at once, at their beginning
     counter io_waits;           // waits for a descriptor begun on this P
-    counter io_wakes;           // ended by the machine that had this P: not the same ones
+    counter io_wakes;           // // waits ended by the machine that had this P; not necessarily those counted in
+                                // io_waits
 };
 
 // waits.h. The last bucket has no limit.
@@ -54,37 +55,38 @@ struct wait_counters {
     std::array<counter, wait_limits_ns.size() + 1> by_length;
     counter total_ns;
 
-    // `weight` of them have waited for `ns`.
+    // Counts `weight` waits of `ns` each.
     void add(std::int64_t ns, std::uint64_t weight) noexcept;  // waits.cpp
 };
-// What the time of all processors went to (machines/processor_time.h).
+// Where the time of all processors went (machines/processor_time.h).
 struct time_counters {
-    std::int64_t proc_ns = 0;       // scheduler lock: their number x time, up to since_ns
-    std::int64_t since_ns = 0;      // scheduler lock: when the number was changed last; 0: there are none yet
-    std::int64_t stopped_ns = 0;    // scheduler lock: since when everything stands; 0: it does not
-    std::int64_t stop_wanted_ns = 0;    // the thread that stops the world, as all that follow
-    wait_counters stopping;         // from the wish until everything stands
-    wait_counters stops;            // and until it goes on
-    // under the scheduler lock, too: the processors' number x the time during which everything stood
+    std::int64_t proc_ns = 0;       // scheduler lock: number of processors x time, up to since_ns
+    std::int64_t since_ns = 0;      // scheduler lock: when the number last changed; 0: there are none yet
+    std::int64_t stopped_ns = 0;    // scheduler lock: since when all processors have been stopped; 0: they are not
+    std::int64_t stop_wanted_ns = 0;    // written by the thread that stops the world, as are all that follow
+    wait_counters stopping;         // from the request until all processors are stopped
+    wait_counters stops;            // from the request until they go on
+    // also under the scheduler lock: number of processors x the time during which they were stopped
     counter stopped_proc_ns;
 };
 // 0, 1, 2 to 3, 4 to 7 ... 128 to 255, 256.
 inline constexpr std::size_t queue_length_classes = 10;
 
-// What stats() tells of processors that changed hands. All but the last three: the monitor.
+// What stats() tells about processors that changed hands. Written by the monitor, except the last three.
 struct hand_off_counters {
     counter from_blocking;      // processors taken from threads in a blocking() that lasted
     counter from_blocked;       // from threads that slept in the kernel unannounced
-    counter from_hogs;          // from goroutines that had used up their slice
-    counter urgent;             // of these, before its end, because a goroutine had just been woken
+    counter from_hogs;          // // from goroutines that computed
+    counter urgent;             // // of these, before the end of their slice, because a goroutine had just been woken
     counter freeze_signals;
-    counter thaws;              // preempted goroutines let go without a processor, because others seemed to wait for
+    counter thaws;              // preempted goroutines resumed without a processor, because others seemed to wait for
                                 // locks that they hold
     counter given_back;         // processors given to threads that computed without one
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
-    counter returns_idle;       // ends of a blocking call that found an idle or an offered processor; scheduler lock
-    counter returns_queued;     // ends that found none, and queued; scheduler lock
+    counter returns_idle;       // blocking calls that found an idle or an offered processor at their end; scheduler
+                                // lock
+    counter returns_queued;     // // blocking calls that found none, whose goroutine queued; scheduler lock
 };
 
 }  // namespace dunlin::sched

@@ -1,8 +1,8 @@
 // current.h - which machine is this thread? Null on threads that do not belong to the runtime.
 //
-// The answer changes across every switch, and compilers keep thread-local addresses in registers over calls. So the
-// variable is read by an instruction that the compiler can neither move nor merge. One load of its offset (which the
-// linker turns into a constant in an executable) and one load.
+// The answer may change at every switch, and compilers keep thread-local addresses in registers across calls. So the
+// variable is read by an instruction that the compiler can neither move nor merge: one load of its offset (which the
+// linker turns into a constant in an executable) and one load of the value.
 #pragma once
 
 #include "sched/data/types.h"
@@ -21,7 +21,7 @@ namespace dunlin::inline v0_1::sched {
     return m;
 }
 
-// Once, when the thread becomes a machine.
+// Called when the thread becomes a machine, and with null when it is one no longer or acts as a plain thread for a while.
 void set_current_machine(machine* m) noexcept;
 
 }  // namespace dunlin::sched

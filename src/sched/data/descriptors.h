@@ -17,7 +17,7 @@ struct descriptor_chunks {
     platform::atomic<goroutine*> at[max] = {};
 };
 
-DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // goroutines/pool.cpp alone changes it
+DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // only goroutines/pool.cpp changes it
 inline constexpr std::size_t descriptors_in_a_chunk = descriptor_chunks::chunk_bytes / sizeof(goroutine);
 
 // Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped.

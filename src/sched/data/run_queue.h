@@ -1,23 +1,24 @@
 // run_queue.h - a processor's local run queue: 256 goroutines, first in first out, that others may steal from.
 //
-// Problem    The owner pushes and pops all day, thieves take half of it now and then, and a join wants the youngest
-//            back (the child that the waiter spawned last stands at the tail). Go's ring (head by CAS, tail by its
-//            owner) cannot give up its tail: a thief that has read the old tail may take what the owner has just taken
-//            back.
+// Problem    The owner pushes and pops all the time, thieves take half of the queue now and then, and a join wants the
+//            youngest back (the child that the waiter spawned last is at the tail). Go's ring (head by CAS, tail
+//            written by its owner) cannot give up its tail: a thief that has read the old tail may take what the owner
+//            has just taken back.
 // Data       One 64-bit word says everything:   version:47 | size:9 | head:8     and 256 slots.
-//            In builds that check, the version wraps soon (platform/wrap.h).
+//            In checking builds the version wraps soon (platform/wrap.h).
 //            The queue's contents are slots[head .. head+size). Each operation is one CAS on the word; slots are
 //            written before the CAS that makes them visible and read before the CAS that claims them.
 // Why it     A claim succeeds only if the word is unchanged since it was read. The contents of [head, head+size) change
-// is right   only by taking something out (head or tail) and pushing later; taking out always raises `version`. So an
-//            unchanged word means unchanged contents: the slots read before the CAS are the ones claimed. 2^47 pops at
-//            5 ns each are eight days: a thief would have to sleep exactly that long between its load and its CAS.
+// is right   only when something is taken out (at head or tail) and something is pushed later; taking out always raises
+//            `version`. So an unchanged word means unchanged contents: the slots read before the CAS are the ones
+//            claimed. 2^47 pops at 5 ns each take eight days: a thief would have to sleep exactly that long between its
+//            load and its CAS.
 // Order      A push's release CAS pairs with the claimer's acquire load: it publishes the slot and everything in the
 //            goroutine.
 //            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the
 //            load of S3.
-// Rejected   Go's ring plus a Dekker handshake for the tail: same price for a join, more to prove. Chase-Lev: steals
-//            one at a time, and its pop needs the fence that the CAS here already is. Measured:
+// Rejected   Go's ring plus a Dekker handshake for the tail: a join costs the same, and there is more to prove.
+//            Chase-Lev: steals one at a time, and its pop needs the fence that the CAS here already provides. Measured:
 //            docs/decisions/005-run-queue.md.
 // Tests      tests/sched/run_queue_test.cpp, tests/model/run_queue_model_test.cpp
 #pragma once
@@ -51,8 +52,8 @@ public:
         return true;
     }
 
-    // Owner only: takes the oldest and puts g behind the youngest, in one step. Null, and nothing changed, if the queue
-    // is empty or full.
+    // Owner only: takes the oldest and puts g behind the youngest, in one step. Returns null and changes nothing if the
+    // queue is empty or full.
     goroutine* rotate(goroutine* g) noexcept;
 
     // Owner only: `count` goroutines at once. The caller knows that there is room (only the owner adds).
@@ -79,10 +80,10 @@ public:
     }
 
     // The owner's pop. While goroutines are queued a switch mostly waits for memory, so this prefetches descriptors
-    // some places ahead, and the stacks of those whose descriptor has arrived.
+    // some places ahead, and the stacks of goroutines whose descriptor has arrived.
     goroutine* pop_and_prefetch() noexcept;
 
-    // Owner only. The youngest if `wanted(g)` says yes, else null.
+    // Owner only. Takes the youngest if `wanted(g)` is true, else returns null.
     template <class Predicate>
     goroutine* pop_youngest_if(Predicate wanted) noexcept {
         std::uint64_t w = word_.load(std::memory_order_acquire);
@@ -90,8 +91,9 @@ public:
         do {
             if (size(w) == 0) return nullptr;
             g = slots_[(head(w) + size(w) - 1) % capacity].load(std::memory_order_relaxed);
-            // While the queue holds more than a thief's share, only the owner takes from the tail. Else a thief may
-            // take this very one; then the CAS fails. Looking at g meanwhile is harmless: descriptors are type-stable.
+            // While the queue holds more than a thief's share, only the owner takes from the tail. Otherwise a thief
+            // may take this very goroutine; then the CAS fails. Looking at g meanwhile is harmless: descriptors are
+            // type-stable.
             if (!wanted(g)) return nullptr;
         } while (!word_.compare_exchange_weak(
             w, w - one_more + one_version, std::memory_order_acq_rel, std::memory_order_acquire));
@@ -119,8 +121,8 @@ public:
     // Changes whenever something is taken out.
     std::uint64_t takings() const noexcept { return word_.load(std::memory_order_relaxed) >> version_shift; }
 
-    // The oldest, or null; a moment later it may be another processor's, or gone. For callers that only ask of what
-    // kind it is.
+    // The oldest, or null; a moment later it may belong to another processor, or be gone. For callers that only ask
+    // what kind of goroutine it is.
     const goroutine* peek() const noexcept {
         const std::uint64_t w = word_.load(std::memory_order_acquire);
         return size(w) != 0 ? slots_[head(w)].load(std::memory_order_relaxed) : nullptr;
@@ -133,7 +135,7 @@ public:
     }
 
 private:
-    // Prefetches what stands behind the goroutine that the holder of w has taken.
+    // Prefetches for the goroutines behind the one that was taken; w is the word before the taking.
     void prefetch_behind(std::uint64_t w) const noexcept;
 
     static constexpr unsigned size_shift = head_bits;

@@ -1,5 +1,5 @@
-// states.h - the states of a goroutine and of a processor, and every change that is legal. One table; transition()
-// checks it.
+// states.h - the states of a goroutine and of a processor, and every legal change. One table each; transition() checks
+// it.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -59,11 +59,11 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 
 // The only way a goroutine's state changes.
 //
-// Not a compare-and-swap: at any moment one party alone may change the state: the goroutine while it runs, the thread
-// that took it off a run queue, or the thread that took its waiter off a wait queue. And 4 ns on every switch would pay
-// for finding a bug, not for being right. The load catches the common ones, a goroutine readied twice above all.
-// Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it makes what the waker did
-// visible to TSan too.
+// Not a compare-and-swap: at any moment only one party may change the state: the goroutine while it runs, the thread
+// that took it off a run queue, or the thread that took its waiter off a wait queue. A compare-and-swap would cost 4 ns
+// on every switch and only find bugs; correctness does not need it. The load catches the common bugs, above all a
+// goroutine readied twice. Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it
+// makes what the waker did visible to TSan too.
 template <goroutine_state From, goroutine_state To>
 inline void transition(platform::atomic<goroutine_state>& state) noexcept {
     static_assert(may_become(From, To), "not in the table of states.h");
@@ -96,7 +96,7 @@ constexpr bool may_become(processor_state from, processor_state to) noexcept {
 // Says which state became which, and ends the process.
 [[noreturn]] void illegal_transition(processor_state from, processor_state to) noexcept;
 
-// How a processor's state changes. Fatal, in checking builds, where the table does not have it.
+// Changes a processor's state. In checking builds a change that the table does not have is fatal.
 inline void transition(platform::atomic<processor_state>& state, processor_state to,
     std::memory_order order = std::memory_order_relaxed) noexcept {
     if constexpr (DUNLIN_CHECKING != 0) {

@@ -1,11 +1,12 @@
 // types.h - G, M, P and the scheduler: each field with the thread that may touch it. READ FIRST; then goroutine.cpp.
 //
-// At each field stands which thread may touch it. One of:
+// The comment at each field says which thread may touch it:
 //   owner      the goroutine while it runs / the thread of the machine / the machine that has the processor
 //   lock       the holder of the named lock; where it says DUNLIN_GUARDED_BY, clang checks that
 //   constant   written before any other thread can see it
 //   atomic     any thread; the comment at the field, or the protocol file it names, says what pairs with what
-// A field that other threads only glance at is a relaxed atomic; on x86-64 and aarch64 that costs its owner nothing.
+// A field of which other threads only need a hint is a relaxed atomic; on x86-64 and aarch64 that costs its owner
+// nothing.
 //
 // Words: goroutine (G), machine (M, an OS thread that runs goroutines), processor (P, the right to run and its queues).
 #pragma once
@@ -57,15 +58,16 @@ inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
-// A goroutine that computes has its processor for at least this long in each turn, before it is lent to goroutines that
-// were just woken; and they may have it for this long before the lender is stopped (hand_off.cpp, Lending).
+// A goroutine that computes has its processor for at least this long in each turn before the processor is lent to
+// goroutines that were just woken; these may have it for this long before the lender is stopped (hand_off.cpp,
+// Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
 // a goroutine that computes has at least this long before one that was just woken takes its place
 inline constexpr std::int64_t short_slice_ns = 1'000'000;
 inline constexpr std::size_t inline_frame_bytes = 64;
 inline constexpr unsigned max_sections = 8;
 
-// A variable that one owner at a time writes, and that other threads may read: loads and stores are relaxed.
+// A variable that one owner at a time writes and other threads may read: loads and stores are relaxed.
 template <class T>
 class owned {
 public:
@@ -95,16 +97,17 @@ struct local_value {
 };
 using local_values = std::vector<local_value>;
 
-// What only few goroutines have, kept out of the descriptor of the others.
+// What only few goroutines need, kept out of the descriptor of the others.
 struct goroutine_extra {
     std::string name;                                                       // owner; others while the world is stopped
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
     local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
     bool exiting = false;                                                   // owner: exit_goroutine() is unwinding it
-    // owner: what it is part of (dunlin/trace.hpp); 0: none
+    // owner: the task that it is part of (dunlin/trace.hpp); 0: none
     std::uint64_t task = 0;
-    machine* locked_to = nullptr;                                           // owner; its taker off a queue
+    machine* locked_to = nullptr;                                           // owner, or the thread that takes it off a
+                                                                            // queue
     // owner: lock_os_thread() minus unlock_os_thread()
     unsigned thread_locks = 0;
 };
@@ -127,37 +130,38 @@ private:
 };
 static_assert(sizeof(std::source_location) == sizeof(std::uintptr_t));
 
-// What makes a machine do more than run the goroutine; mostly no mark is set.
+// Marks make a machine do more than run the goroutine; mostly none is set.
 class goroutine_marks {
 public:
     std::uint32_t all() const noexcept { return all_.load(std::memory_order_relaxed); }
     bool any() const noexcept { return all() != 0; }
-    // turns.h: so many of its wakes are made at once, because it went on computing after it had readied another
+    // turns.h: how many of its next wakes are made at once, because it went on computing after it had readied another
     // goroutine. Owner; the monitor raises it.
     std::uint32_t lingers() const noexcept { return all_.load(std::memory_order_relaxed) & 0xff; }
     void set_lingers(std::uint32_t n) noexcept { set(n < 0xff ? n : 0xff, 0xff); }
-    // waits.h: while the goroutine is runnable its wait is measured, and counts for so many. Written by the thread that
-    // makes it runnable, then by the machine that runs it.
+    // waits.h: while the goroutine is runnable its wait is measured, and counts as this many waits. Written by the
+    // thread that makes it runnable, then by the machine that runs it.
     std::uint32_t stamped() const noexcept { return all_.load(std::memory_order_relaxed) >> 8 & 0x3fffff; }
     void set_stamped(std::uint64_t n) noexcept {
         set(static_cast<std::uint32_t>(n < 0x3fffff ? n : 0x3fffff) << 8, 0x3fffff00);
     }
-    // waits.h: its whole way from runnable to running is measured as well. Written as the stamp.
+    // waits.h: the whole time from runnable to running is measured as well. Written by the same threads as the stamp.
     bool measured() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x40000000) != 0; }
     void set_measured(bool yes) noexcept { set(yes ? 0x40000000 : 0, 0x40000000); }
-    // trace.h: its beginning to run is an event. Written as the stamp, and by the thread that begins a trace.
+    // trace.h: that it begins to run is an event. Written by the same threads as the stamp, and by the thread that
+    // begins a trace.
     bool traced() const noexcept { return (all_.load(std::memory_order_relaxed) & 0x80000000) != 0; }
     void set_traced(bool yes) noexcept { set(yes ? 0x80000000 : 0, 0x80000000); }
 
-    // By the monitor, beside the owner: never brings back a stamp that the owner has cleared. Relaxed: nothing depends
-    // on it.
+    // Called by the monitor, concurrently with the owner: never brings back a stamp that the owner has cleared.
+    // Relaxed: nothing depends on it.
     void raise_lingers(std::uint32_t n) noexcept {
         std::uint32_t seen = all();
         all_.compare_exchange_strong(seen, (seen & 0xffffff00) | (n < 0xff ? n : 0xff), std::memory_order_relaxed);
     }
 
 private:
-    // One writer at a time, and raise_lingers(), whose change this may undo: that costs one more wake that comes late.
+    // One writer at a time, plus raise_lingers(), whose change this may undo: that makes one more wake come late.
     void set(std::uint32_t bits, std::uint32_t of) noexcept {
         all_.store((all_.load(std::memory_order_relaxed) & ~of) | bits, std::memory_order_relaxed);
     }
@@ -173,14 +177,14 @@ struct alignas(platform::cache_line) goroutine {
         in_place = 8,       // runs on the stack of the goroutine that waits for it
         main = 16,          // the one that run() waits for
         locked = 32,        // lock_os_thread(): only its machine may run it
-        traced = 64,        // trace.h: its creation is known there, and its end is an event
+        traced = 64,        // trace.h: the trace knows its creation, and its end is an event
         pinned = 128,       // inside a no_preempt scope
     };
 
     // First line: all that a switch touches.
     stack::context context;                     // owner; valid for others when `saved`
-    owned<stack::slot*> stack;                  // owner, or its taker off a queue; null: never ran, or ended.
-                                                // Prefetching peeks
+    owned<stack::slot*> stack;                  // owner, or the thread that took it off a queue; null: it never ran, or
+                                                // has ended. A prefetch peeks
     goroutine* link = nullptr;                  // the list it is on
     stack::kept_exceptions exceptions;          // owner, while it does not run
     goroutine_marks marks;
@@ -190,7 +194,7 @@ struct alignas(platform::cache_line) goroutine {
     // switch pairs with the executor's load-acquire.
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
-    // constant after the start, but for in_place/locked/traced/pinned: owner; the monitor looks
+    // constant after the start, except in_place/locked/traced/pinned: owner; the monitor reads
     owned<std::uint8_t> flags;
     int saved_errno = 0;                        // owner, while it does not run
 
@@ -198,7 +202,7 @@ struct alignas(platform::cache_line) goroutine {
     std::uint64_t id = 0;                       // constant after the start
     void (*entry)(void*) = nullptr;             // constant
     platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
-                                                     // its waiter (park/join.cpp)
+                                                     // the joiner's waiter (park/join.cpp)
     // Until the goroutine begins: a waiter for this group may run it in place. Afterwards null, or odd where a trace
     // runs or has run: turn().
     platform::atomic<const void*> group{nullptr};
@@ -213,7 +217,7 @@ struct alignas(platform::cache_line) goroutine {
 
     [[no_unique_address]] stack::fake_stack fake;  // owner
 
-    // Nothing is to be done when it runs again: no exceptions to put back, no marks. One test.
+    // True: nothing has to be done when it runs again: no exceptions to put back, no marks. One test.
     bool comes_back_plain() const noexcept {
         return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
     }
@@ -222,7 +226,8 @@ struct alignas(platform::cache_line) goroutine {
         return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr;
     }
 
-    // trace.h, Order: how often it has begun to run since it was first traced. Written by the machine that runs it.
+    // trace.h, Order: how many times it has begun to run since it was first traced. Written by the machine that runs
+    // it.
     std::uint32_t turn() const noexcept {
         const auto raw = reinterpret_cast<std::uintptr_t>(group.load(std::memory_order_relaxed));
         return raw & 1 ? static_cast<std::uint32_t>(raw >> 1) : 0;
@@ -233,7 +238,7 @@ struct alignas(platform::cache_line) goroutine {
 
     void* frame() noexcept { return flags & heap_frame ? *reinterpret_cast<void**>(inline_frame) : inline_frame; }
 };
-// A million of them, with a page of stack each, must stay under 4.9 KB apiece.
+// A million goroutines, each with one page of stack, must stay under 4.9 KB apiece.
 static_assert(stack::sanitizing || sizeof(goroutine) == 192);
 
 struct goroutine_list {
@@ -249,17 +254,17 @@ struct goroutine_list {
 // once, at its end: a size of 0 in the middle of an exchange could let a processor become idle beside the newcomer.
 class global_queue {
 public:
-    // How many there are; exact under the lock.
+    // The number of goroutines; exact under the lock.
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
     // The same for step R3 of the wake protocol (wake.h), which must not come before R1.
     std::size_t size_after_announcing() const noexcept { return size_.load(std::memory_order_seq_cst); }
 
     void push_back(goroutine* g) noexcept;
-    void push_back(goroutine_list& all) noexcept;                             // which is empty then
+    void push_back(goroutine_list& all) noexcept;                             // empties `all`
     void push_back(goroutine* const* first, std::size_t count, goroutine* last) noexcept;
     void push_front(goroutine* g) noexcept;
     goroutine* pop_front() noexcept;
-    void pop_front(goroutine** out, std::size_t count) noexcept;              // the queue has at least so many
+    void pop_front(goroutine** out, std::size_t count) noexcept;              // the queue has at least `count`
     // Puts g at the tail and takes off the goroutine that was the oldest before; null: there was none.
     goroutine* exchange(goroutine* g) noexcept;
 
@@ -288,16 +293,16 @@ private:
     platform::atomic<std::size_t> size_{0};  // the same, for threads without the lock
     goroutine_list spill_;
     block* spare_ = nullptr;
-    block* chunk_ = nullptr;     // the youngest; the last uncut_ of its blocks were never used
+    block* chunk_ = nullptr;     // the newest; the last uncut_ of its blocks were never used
     std::size_t uncut_ = 0;
 };
 
-// turn_ns of a processor about which nothing is known: its wakes are made at once.
+// The turn_ns of a processor about which nothing is known: its wakes are made at once.
 inline constexpr std::uint32_t unknown_turn_ns = 10'000;
 
 // ---- processor ------------------------------------------------------------------------------------------------------
 
-// How far the slice is that runs on a processor.
+// How far the slice on a processor has come.
 enum class slice_state : std::uint8_t {
     goes_on,
     over,               // the goroutines that ran here have had their ten milliseconds
@@ -308,21 +313,21 @@ enum class slice_state : std::uint8_t {
 struct alignas(platform::false_sharing_range) processor {
     // The owner's line.
     platform::atomic<goroutine*> run_next{nullptr};  // owner; a thief through the retake handshake (handshake.h)
-    // owner: raised at each put, so that a thief sees whether it is still the same one
+    // owner: raised at each put; it tells a thief whether run_next still holds the same goroutine
     platform::atomic<std::uint32_t> run_next_count{0};
-    // Owner; thieves and the monitor set it: a push is looked at. By look_at_push() alone.
+    // Owner; thieves and the monitor set it: each push is looked at. Changed by look_at_push() alone.
     owned<bool> looks_at_push{true};
-    // owner; thieves and the monitor raise it: how long goroutines run here at a time (turns.h)
+    // owner; thieves and the monitor raise it: how long a goroutine runs here at a time (turns.h)
     owned<std::uint32_t> turn_ns{unknown_turn_ns};
-    // owner: find_local() looks at timers and turns when the count of switches has come to this
+    // owner: find_local() looks at timers and turns when the count of switches has reached this
     std::uint64_t next_look = 0;
     std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
     std::int64_t turns_since_ns = 0;            // and when that was
     std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
     std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
-    // owner: how often the goroutine that runs has readied another in this turn
+    // owner: how many times the running goroutine has readied another in this turn
     std::uint32_t readied = 0;
-    // owner: when the goroutine that runs readied another last; 0: not in this turn, or not noted
+    // owner: when the running goroutine last readied another; 0: not in this turn, or not noted
     std::int64_t readied_ns = 0;
     // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     platform::atomic<std::uint32_t> tick{0};
@@ -335,15 +340,15 @@ struct alignas(platform::false_sharing_range) processor {
     owned<std::uint32_t> free_goroutine_count;  // owner
     std::uint64_t next_id = 0;                  // owner: ids left in the batch
     std::uint64_t last_id = 0;
-    std::uint32_t looked_at_tick = 1;           // owner: the tick of the last look whether to poll
+    std::uint32_t looked_at_tick = 1;           // owner: the tick at which the owner last checked whether to poll
     bool poll_first = false;                    // owner: find_work() polls before it looks anywhere else
-    std::int64_t next_poll_ns = 0;              // owner: no such look before this
-    std::uint64_t polls_seen = 0;               // owner: so many polls there had been then, its own included
+    std::int64_t next_poll_ns = 0;              // owner: no such check before this
+    std::uint64_t polls_seen = 0;               // owner: the number of polls by then, its own included
 
     run_queue queue;
 
-    // The biased locks that its machine is in (park/biased_lock.h). Release at the end of each; the thread that takes
-    // the bias away waits for that.
+    // The biased locks that its machine is inside (park/biased_lock.h). Cleared with release at the end of each
+    // section; the thread that takes the bias away waits for that.
     alignas(platform::cache_line) platform::atomic<const void*> sections[max_sections] = {};
 
     // Changed rarely.
@@ -352,25 +357,29 @@ struct alignas(platform::false_sharing_range) processor {
     platform::atomic<machine*> owner{nullptr};       // retake lock; release, for threads that look at the machine
     platform::ranked_lock<platform::lock_rank::retake> retake;                // guards owner and owner->p (handshake.h)
     processor* idle_next = nullptr;             // scheduler lock
-    std::int64_t idle_since_ns = 0, idle_ns = 0;  // scheduler lock: 0: it is not idle; and what it was idle before
-    machine* stopped_from = nullptr;            // the thread that stops the world: gets it back
+    std::int64_t idle_since_ns = 0, idle_ns = 0;  // scheduler lock: since when it is idle (0: it is not); how long it
+                                                  // was idle before that
+    machine* stopped_from = nullptr;            // the thread that stops the world: the machine that gets it back
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
-                                                // took it from its taker
+                                                // last caught it (machine.h)
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
-    // the monitor, while it has no machine; then its machine: from which it was lent (hand_off.cpp); null: none
+    // the monitor, while the processor has no machine; then its machine: the machine that lent it (hand_off.cpp); null:
+    // none
     owned<machine*> lender;
-    owned<std::int64_t> slice_used_ns;          // written by the giver to a preempted goroutine: what that has used of
-                                                // its slice; the monitor takes it
+    owned<std::int64_t> slice_used_ns;          // written by the thread that gives it to a preempted goroutine or back
+                                                // to its lender: how much of its slice that goroutine has used; the
+                                                // monitor takes it
     monitor_notes notes;                        // monitor
 
-    // as looks_at_push: turns are long, or the next to become runnable is stamped; else a trace runs
+    // written by the same threads as looks_at_push. True: pushes are looked at because turns are long, or because the
+    // next goroutine to become runnable is stamped; false: they are looked at only for a trace, if at all
     owned<bool> looks_at_turns{true};
     // owner: the count of turns when a goroutine was last stamped in a short turn
     std::uint64_t stamped_at = 0;
     // owner: how long goroutines waited while a processor was free (waits.h)
     wait_counters waits;
-    wait_counters latency;                      // owner: and how long at all, while that is measured
-    // owner: the queue's, as those found it that were measured
+    wait_counters latency;                      // owner: how long they waited in all, while that is measured
+    // owner: the length of the queue as the measured goroutines found it
     std::array<counter, queue_length_classes> queue_lengths;
     processor_counters counts;                  // owner
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
@@ -378,7 +387,7 @@ struct alignas(platform::false_sharing_range) processor {
     void look_at_push(bool because_of_turns) noexcept;  // turns.h
 };
 
-// By p's owner, which begins to run another goroutine.
+// Called by p's owner when it begins to run another goroutine.
 inline void advance_tick(processor* p) noexcept {
     p->tick.store(p->tick.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -425,15 +434,16 @@ struct machine_handshake {
 struct machine_running {
     // the machine itself; null on the scheduler's own stack. Release, for the monitor
     platform::atomic<goroutine*> current{nullptr};
-    goroutine* leaving = nullptr;               // itself: whose registers are being saved by the switch under way
-    goroutine* next = nullptr;                  // itself: what the context switched to shall run
-    stack::slot* next_stack = nullptr;          // itself: the stack that it starts
-    stack::context scheduler_context;           // itself: where the thread's own stack goes on
+    goroutine* leaving = nullptr;               // itself: the goroutine whose registers the switch under way is saving
+    goroutine* next = nullptr;                  // itself: what the context that is switched to is to run
+    stack::slot* next_stack = nullptr;          // itself: the stack on which it starts that
+    stack::context scheduler_context;           // itself: where execution goes on on the thread's own stack
     thread_call call;                           // itself: to be made there
     stack::exception_state* exceptions = nullptr;  // constant: the thread's record
     int* error_number = nullptr;                // constant: the thread's errno
     platform::random_source random;             // itself
-    owned<processor*> last_p;                   // itself, or the giver: where to look whether a taker has given up
+    owned<processor*> last_p;                   // itself, or the giver: the processor at which it looks whether a taker
+                                                // has given up
     owned<bool> spinning;                       // itself
     bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
@@ -443,29 +453,30 @@ struct machine_running {
     owned<std::uint32_t> unstoppable;
     goroutine* locked_g = nullptr;              // itself: lock_os_thread()
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
-    owned<const void*> blocking_place;          // itself: where its last blocking() was; an address to compare, no more
-    owned<bool> must_end;                       // itself: its goroutine ended wired to it; or the thread that took it
-                                                // off the idle list for that
+    owned<const void*> blocking_place;          // itself: where its last blocking() was; only for comparison
+    owned<bool> must_end;                       // itself: its goroutine ended wired to it; or written by the thread
+                                                // that took it off the idle list to end it
     platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our
-                                                // locks as any plain thread may; it is sent no signal
+                                                     // locks as any plain thread may; no signal is sent to it
 };
 
-// Asleep without work. Handed over by its waker before wake_word; the lists: the scheduler lock.
+// For a machine that sleeps without work. The waker writes what it hands over before it writes wake_word; the lists:
+// the scheduler lock.
 struct machine_sleeping {
-    platform::atomic<std::uint32_t> wake_word{0};    // 0 asleep or to sleep, 1 woken
+    platform::atomic<std::uint32_t> wake_word{0};    // 0: asleep or about to sleep; 1: woken
     processor* handed_p = nullptr;              // the waker, before wake_word
     bool handed_spinning = false;               // the same: the waker has counted it as spinning
-    bool comes_for_offer = false;               // the same, and nothing is handed: it is the taker of an offer
+    bool comes_for_offer = false;               // the same: no processor is handed over; it is to take an offered one
     // itself: where it was when it went onto the list of the idle or of the preempted; a hint
     owned<int> slept_on_cpu;
     machine* idle_next = nullptr;               // scheduler lock: the list of the idle or of the preempted
     machine** idle_link = nullptr;              // scheduler lock: what points to it on the list of the idle
-    machine* same_cpu_next = nullptr;           // scheduler lock: the same two for the idle of one CPU
+    machine* same_cpu_next = nullptr;           // scheduler lock: the same two fields for the list of its CPU
     machine** same_cpu_link = nullptr;
 };
 
-// For the time when it has no processor although its goroutine runs. Shared with the monitor by the protocols of
-// hand_off.h and preempt.h.
+// For the time when it has no processor although its goroutine runs. Shared with the monitor; the protocols are in
+// hand_off.cpp and preempt.h.
 struct machine_detached {
     // set by the taker under the retake lock; cleared under the scheduler lock
     platform::atomic<bool> stray{false};
@@ -476,22 +487,23 @@ struct machine_detached {
     // itself, in the handler; the monitor reads: how many of its next turns are short (preempt.h, Spin locks)
     owned<std::uint32_t> spins;
     std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that was stopped in such a loop
-    // itself, in the handler: how often in a row it was asked where it must not be stopped
+    // itself, in the handler: how often in a row it was asked to stop where it must not
     owned<std::uint32_t> rejects;
-    platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; it sleeps on it in the handler
+    platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; the machine sleeps on it in the
+                                                                      // handler
     // 0: set by the monitor when it asks. 1: set by the handler when it has stopped, or will not
     platform::atomic<std::uint32_t> answered{1};
-    // itself, before it is queued as preempted: it may hold a lock that others want
+    // itself, before it is queued as preempted: it stopped where it may hold a lock that others want
     bool stopped_in_library = false;
     // Itself, in the handler, when it goes on: the monitor measures from here. Published with the processor, by its
     // owner.
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
     owned<std::uint64_t> resumed_sleeps;
     std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
-    // the taker: the processor, if it was only lent (hand_off.cpp); null: it was taken for good
+    // the taker: the processor that was taken, if it was only lent (hand_off.cpp); null: it was taken for good
     owned<processor*> borrower;
     std::int64_t stray_cpu_ns = 0;              // the taker: its CPU time when it lost its processor
-    // scheduler lock: CPU time that it has used without a processor, and not yet paid for by missing turns
+    // scheduler lock: CPU time that it has used without a processor and has not yet paid for with missed turns
     std::int64_t debt_ns = 0;
     // scheduler lock: another preempted machine has had its turn first (preempted.cpp)
     bool passed_over = false;
@@ -503,30 +515,30 @@ struct machine_at_end {
     // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
     platform::atomic<bool> condemned{false};
     platform::atomic<bool> freeze_asked{false};      // freeze.cpp, frozen.cpp
-    // itself, in freeze.cpp's handler: it was interrupted in a handler of the program's, which it may have left when it
-    // is asked again
+    // itself, in freeze.cpp's handler: it was interrupted in one of the program's own handlers, which it may have left
+    // by the time it is asked again
     platform::atomic<bool> in_handler{false};
     platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
-    // the same: since when every look has found it asleep in the kernel; 0: it was running
+    // the same: the time since which every look has found it asleep in the kernel; 0: it was running
     owned<std::int64_t> asleep_since_ns;
     // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool lowered = false;
-    bool dismissed = false;                     // the scheduler's lock: dismiss_locked_machines() has told it to end
+    bool dismissed = false;                     // scheduler lock: dismiss_locked_machines() has told it to end
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
                                                 // walk the list
 };
 
-// Which thread it is. Constant, until the record serves its next thread.
+// Identifies the thread. Constant until the record serves its next thread.
 struct machine_identity {
     machine* all_next = nullptr;                // constant after it is linked
     std::uint32_t id = 0;                       // constant
-    owned<pid_t> tid;                           // constant; but the record may serve another thread later
+    owned<pid_t> tid;                           // constant, but the record may serve another thread later
     stack::sanitizer_stack own_stack;           // constant
 };
 
-// A thread that runs goroutines. Its parts say what they are for, and which threads share them.
+// A thread that runs goroutines. The parts above say what they are for, and which threads share them.
 struct alignas(platform::false_sharing_range) machine : machine_handshake,
                                                          machine_running,
                                                          machine_sleeping,
@@ -534,7 +546,7 @@ struct alignas(platform::false_sharing_range) machine : machine_handshake,
                                                          machine_at_end,
                                                          machine_identity {
     [[no_unique_address]] stack::fake_stack fake;  // itself
-    // itself; the chunk that it points to is looked at under the trace's lock (trace.h)
+    // itself; other threads look at the chunk that it points to under the trace's lock (trace.h)
     tracing::ring trace;
     machine_sample sample;                      // last: large, and touched with nothing else
 };
@@ -564,7 +576,7 @@ struct idle_machine_list {
 
 struct event_source;
 
-// There is one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
+// There is only one. Constant-initialised, never destroyed: goroutines may outlive static destructors.
 struct scheduler {
     // Read by all, changed rarely.
     platform::atomic<std::uint32_t> max_procs{0};    // changed under lock
@@ -574,44 +586,44 @@ struct scheduler {
     platform::atomic<unsigned> default_stack_class{stack::dense_class};  // changed while the world is stopped
     platform::atomic<bool> started{false};
     platform::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
-    platform::atomic<std::uint32_t> cpus{2};         // of the affinity mask, when the runtime started
+    platform::atomic<std::uint32_t> cpus{2};         // in the affinity mask, when the runtime started
 
-    // the monitor: its rounds are 1 ms apart, it looks after owed wakes
+    // the monitor: its rounds are 1 ms apart and it makes owed wakes
     platform::atomic<bool> monitor_attentive{false};
     platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
     platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; a
-                                                     // thread that brings work from outside then calls it
-    // set where strays came to be by being thawed; the monitor lists them and clears it
+                                                     // thread that brings work from outside then calls the monitor
+    // set where machines have become strays without the monitor; the monitor lists them and clears it
     platform::atomic<bool> strays_unlisted{false};
-    // the monitor: where blocking() lasted; a hint, cleared by the owner of that place (blocking.cpp)
+    // the monitor: the place of a blocking() that lasted; a hint, cleared by a thread that calls there (blocking.cpp)
     platform::atomic<const void*> slow_place{nullptr};
-    // set where work was brought from outside while all processors were stuck; the monitor clears it
+    // set when work was brought from outside while all processors were stuck; the monitor clears it
     platform::atomic<bool> urgent{false};
 
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
     alignas(platform::false_sharing_range) platform::atomic<std::int64_t> free_clock{0};  // waits.h
-    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 (wake.h, J1): 0: none; 1: one; 2: it shall repeat
+    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 (wake.h, J1). 0: none; 1: one; 2: it must repeat
                                                      // R2 and R3, for those that have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
     global_queue global DUNLIN_GUARDED_BY(lock);  // its size any thread
     processor* idle_processors DUNLIN_GUARDED_BY(lock) = nullptr;
-    owned<std::uint32_t> idle_machine_count;    // lock; the monitor has a look
+    owned<std::uint32_t> idle_machine_count;    // lock; the monitor reads
     platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
-    platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to: they serve all that have
-                                                     // asked for a thread by now
+    platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to look for work: they serve
+                                                     // every request for a thread made so far
     platform::atomic<std::uint32_t> machine_count{0};  // lock
     platform::atomic<machine*> machines{nullptr};    // lock to add; any thread may walk it
-    goroutine_list starved DUNLIN_GUARDED_BY(lock);  // goroutines for which there was no memory for a stack
+    goroutine_list starved DUNLIN_GUARDED_BY(lock);  // goroutines that found no memory for a stack
     platform::atomic<std::size_t> starved_size{0};   // written under lock
     machine_list preempted DUNLIN_GUARDED_BY(lock);  // whose goroutines wait inside a signal handler (preempt.h)
     platform::atomic<std::uint32_t> preempted_size{0};  // written under lock
-    // lock; the monitor has a look: when one of them last had a turn, or they began to wait
+    // lock; the monitor reads: when one of them last had a turn, or they began to wait
     owned<std::int64_t> preempted_since_ns;
-    // Whose run() has returned, and that stand still; the oldest first (frozen.h).
+    // Machines that stand still and whose run() has returned; the oldest first (frozen.h).
     machine_list frozen DUNLIN_GUARDED_BY(lock);
-    // written under lock, with release; the monitor looks: how often one was put there
+    // written under lock, with release; the monitor reads: how many times a machine was put there
     platform::atomic<std::uint32_t> times_frozen{0};
     platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
     goroutine* free_goroutines DUNLIN_GUARDED_BY(lock) = nullptr;
@@ -622,11 +634,11 @@ struct scheduler {
     std::uint32_t ended_machines DUNLIN_GUARDED_BY(lock) = 0;  // records whose thread is gone
     std::int32_t locked_machines_waiting DUNLIN_GUARDED_BY(lock) = 0;  // wired to a goroutine that is elsewhere
     idle_machine_list idle_machines DUNLIN_GUARDED_BY(lock);
-    // Processors given up at the beginning of a call, for the first that comes (machine.h, offer_processor). And how
-    // many machines have been woken for them and have not looked yet: at least as many.
+    // Processors given up at the beginning of a call, for the first taker (machine.h, offer_processor). And the number
+    // of machines that have been woken for them and have not looked yet: at least as many.
     processor* offered DUNLIN_GUARDED_BY(lock) = nullptr;  // linked by idle_next
-    owned<std::uint32_t> offered_count;         // lock; others have a look
-    owned<std::uint32_t> takers_coming;         // lock; others have a look
+    owned<std::uint32_t> offered_count;         // lock; others read
+    owned<std::uint32_t> takers_coming;         // lock; others read
 
     // World stop (processor.cpp).
     // Raised when the world starts again.
@@ -638,7 +650,8 @@ struct scheduler {
     bool inside_run DUNLIN_GUARDED_BY(lock) = false;  // a thread waits inside run()
     // main has returned: the thread inside run() will not wait much longer
     bool main_returned DUNLIN_GUARDED_BY(lock) = false;
-    // Only a thread of the program's spoke against a deadlock; the monitor looks again.
+    // Only the program's own threads spoke against a deadlock, or a state that is over in a moment; the monitor looks
+    // again.
     bool deadlock_suspected DUNLIN_GUARDED_BY(lock) = false;
     bool main_was_started = false;              // the lock of run(): the first main goroutine has number 1
     platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
@@ -646,11 +659,12 @@ struct scheduler {
     // The machine that sleeps with the timers (find_work.cpp).
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> poller_claimed{0};
     platform::atomic<std::int64_t> poll_until_ns{0};
-    platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines that are in no queue for a moment
-    platform::atomic<std::uint64_t> polls{0};        // how often descriptors were asked about: the monitor looks
-                                                     // whether it happens
+    platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines, which are in no queue for a
+                                                     // moment
+    platform::atomic<std::uint64_t> polls{0};        // number of polls of descriptors: it tells the monitor whether
+                                                     // there are any
 
-    // For threads without the lock: is it worth taking?
+    // For threads without the lock: is the lock worth taking?
     std::size_t global_size() const noexcept DUNLIN_NOT_ANALYSED { return global.size(); }
     std::size_t global_size_after_announcing() const noexcept DUNLIN_NOT_ANALYSED {
         return global.size_after_announcing();

@@ -1,5 +1,5 @@
-// wait_reason.h - why a goroutine waits: a closed list with stable texts, seen in dumps and deadlock reports. Go's
-// words where Go has them.
+// wait_reason.h - why a goroutine waits: a closed list with stable texts, for dumps and deadlock reports. The words are
+// Go's where Go has them.
 #pragma once
 
 #include <cstddef>

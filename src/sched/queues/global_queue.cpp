@@ -37,7 +37,7 @@ bool global_queue::add_block_behind() noexcept {
 void global_queue::drop_first_block() noexcept {
     block* b = first_;
     if (b == last_) {
-        // Empty: start again at its beginning rather than giving it up.
+        // The queue is empty: start again at the beginning of the block instead of giving it up.
         begin_ = end_ = 0;
         return;
     }
@@ -64,8 +64,8 @@ bool global_queue::make_room_in_front() noexcept {
     return true;
 }
 
-// The whole queue of a processor comes here when its thread blocks and no other is ready, so the cost must not depend
-// on how many are in the global queue.
+// The whole queue of a processor comes here when its thread blocks and no other thread is ready, so the cost must not
+// depend on the length of the global queue.
 void global_queue::push_front(goroutine* g) noexcept {
     if (begin_ == 0 && !make_room_in_front()) return rebuild_behind(g);
     first_->items[--begin_] = g;
@@ -73,7 +73,7 @@ void global_queue::push_front(goroutine* g) noexcept {
     publish_size();
 }
 
-// There is no memory for a block: all goroutines are taken out and put in again behind g.
+// There is no memory for a block: takes all goroutines out and puts them in again behind g.
 void global_queue::rebuild_behind(goroutine* g) noexcept {
     goroutine_list all;
     all.push_back(g);

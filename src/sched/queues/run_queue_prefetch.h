@@ -1,11 +1,11 @@
 // run_queue_prefetch.h - the owner's operations on its run queue that look ahead: while goroutines are queued, a switch
 // mostly waits for memory.
 //
-// Each taking prefetches the descriptor six places behind, and the stack of the goroutine three places behind, whose
-// descriptor has arrived meanwhile. Reading those descriptors is a guess, since others may take and reuse them at any
-// moment; a prefetch needs no more.
-// With what poller::deliver() asks for in advance it saves 2 % of an echo among a thousand connections
-// (docs/where-we-lose.md), about a third of what our own memory costs there.
+// Each take prefetches the descriptor six places behind the one taken, and the stack of the goroutine three places
+// behind, whose descriptor has arrived meanwhile. Reading those descriptors is a guess, since others may take and reuse
+// them at any moment; a prefetch needs no more.
+// Together with the prefetches of poller::deliver() it saves 2 % of an echo among a thousand connections
+// (docs/where-we-lose.md), about a third of what waiting for our own memory costs there.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// steal_order.h - every processor once, in a random order, without a shuffled list: start anywhere and step by a
-// coprime of the count.
+// steal_order.h - visits every processor once, in a random order, without a shuffled list: starts anywhere and steps by
+// a number coprime to the count.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ public:
     }
 
 private:
-    // A step that is coprime to the count visits every position once before it visits one again. Coprimes are dense, so
-    // few gcds are computed.
+    // A step that is coprime to the count visits every position once before it visits one again. Numbers coprime to the
+    // count are dense, so few gcds are computed.
     static constexpr std::uint32_t coprime(std::uint32_t count, std::uint32_t random) noexcept {
         std::uint32_t step = random % count + 1;
         while (std::gcd(step, count) != 1) step = step % count + 1;
