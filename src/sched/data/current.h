@@ -21,7 +21,8 @@ namespace dunlin::inline v0_1::sched {
     return m;
 }
 
-// Called when the thread becomes a machine, and with null when it is one no longer or acts as a plain thread for a while.
+// Called when the thread becomes a machine, and with null when it is one no longer or acts as a plain thread for a
+// while.
 void set_current_machine(machine* m) noexcept;
 
 }  // namespace dunlin::sched

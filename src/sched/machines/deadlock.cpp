@@ -1,15 +1,14 @@
-// deadlock.cpp - the conclusion that all goroutines are asleep, drawn at the moment when the last machine goes to
-// sleep.
+// deadlock.cpp - concludes that all goroutines are asleep, at the moment when the last machine goes to sleep.
 //
-// It holds when all of this is true, under the scheduler lock:
-//   - every machine is on the idle list: none runs, none is being made, none sleeps for timers, and none is without a
-//     processor in user code;
+// They are asleep for ever when all of this is true, under the scheduler lock:
+//   - every machine is on the idle list: none runs, none is being made, none sleeps for timers, and none is in user
+//     code without a processor;
 //   - nothing is queued, no timer is armed, and no waiter is registered for a descriptor;
-//   - there is a goroutine; and those that wait for memory for a stack would get none;
-//   - every thread of the process is the runtime's, or the one that waits in run().
+//   - there is a goroutine, and goroutines that wait for memory for a stack would get none;
+//   - every thread of the process belongs to the runtime, or is the one that waits in run().
 // Machines with goroutines of a run() that has returned do not count: such a goroutine is lost at its next call of the
-// runtime, so it readies nothing of this run(). Unless it is in on_thread_stack(): then it may do what a thread of the
-// program may do.
+// runtime, so it readies no goroutine of this run() - unless it is in on_thread_stack(), where it may do what any
+// thread of the program may do.
 #include "sched/machines/deadlock.h"
 
 #include "platform/thread.h"
@@ -30,7 +29,7 @@ unsigned our_threads() noexcept {
     unsigned count = s.machine_count.load(std::memory_order_relaxed) + monitor_threads() + thread_maker_threads();
     count += watching_threads.load(std::memory_order_relaxed);
     if (s.inside_run) ++count;
-    if (stack::thread_sanitizing) ++count;  // TSan has one of its own
+    if (stack::thread_sanitizing) ++count;  // TSan has a thread of its own
     return count;
 }
 
@@ -45,19 +44,20 @@ void check_for_deadlock() noexcept {
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
     if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 &&
         !s.events->anybody_waits()) {
-        // the sleeper may wait for a timer that was stopped meanwhile: it comes here when it finds nothing else
+        // the machine in the poller may wait for a timer that was stopped meanwhile: it comes here when it finds
+        // nothing else
         s.events->interrupt();
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
     if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
     if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
-        s.deadlock_suspected = true;  // a machine has goroutines in hand, and will queue them in a moment
+        s.deadlock_suspected = true;  // the monitor has goroutines in hand, and will queue them in a moment
         return;
     }
     if (live_goroutines() == 0 && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
-        s.deadlock_suspected = true;  // the ends of these threads are not announced
+        s.deadlock_suspected = true;  // // when such threads end, this is not announced
         return;
     }
     // A goroutine in on_thread_stack() uses the library as a plain thread does, and may still ready another one,

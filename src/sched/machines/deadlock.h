@@ -3,8 +3,8 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Under the scheduler lock, whenever a machine goes to sleep: reports and ends the process if nothing can ever happen
-// any more. Nothing is concluded while the process has threads that are not ours: they may send.
+// Called under the scheduler lock whenever a machine goes to sleep: reports and ends the process if nothing can ever
+// happen any more. Concludes nothing while the process has threads that are not ours: they may send.
 void check_for_deadlock() noexcept;
 
 }  // namespace dunlin::sched

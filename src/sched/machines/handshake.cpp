@@ -10,13 +10,13 @@ bool take_locked(processor* p, bool patient) noexcept {
     constexpr platform::looks patience(2000);
     machine* m = p->owner.load(std::memory_order_relaxed);
     if (m == nullptr || m->p.load(std::memory_order_relaxed) != p) return false;
-    // A look ahead: while the machine is inside, the barrier would be wasted.
+    // First look: while the machine is inside, the barrier would be wasted.
     if (!patient && m->in_runtime.load(std::memory_order_relaxed) != 0) return false;
     m->taken.store(1, std::memory_order_relaxed);               // T1
     platform::heavy_barrier();                                  // T2
     for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
-        // It may be waiting for the lock that we hold, to give the processor up by itself: no longer than a section
-        // takes.
+        // The machine may be waiting for the lock that we hold, to give up its processor by itself: so we wait no
+        // longer than a section takes.
         if (!patient || i == patience) {
             m->taken.store(0, std::memory_order_relaxed);
             return false;

@@ -1,9 +1,9 @@
 // handshake.h - how a machine enters and leaves the runtime, and how a processor is taken from one that does not.
 //
 // Problem    A goroutine may compute for seconds or block in a call that was not announced. Its thread then sits on a
-//            processor with work in its queues. That processor must be had without the thread's help, without a signal,
-//            and without a locked instruction in every call that a goroutine makes (a spawn costs 10 ns; a CAS is 4 of
-//            them).
+//            processor with work in its queues. It must be possible to take that processor without the thread's help,
+//            without a signal, and without a locked instruction in every call that a goroutine makes (a spawn costs 10
+//            ns; a CAS is 4 of them).
 // Guarantee  H1: a processor's queues are touched only by one thread at a time: the machine that has it, while
 //            in_runtime, or its taker.
 // Protocol   enter (the machine)                          take (any thread, holding p->retake)
@@ -16,20 +16,20 @@
 //            S1  in_runtime = 0                               machine cannot enter again, T1 stands
 //            S2  lock p->retake: no taker is at work
 //            S3  in_runtime = 1; m->p says whether we have it (`taken` does not: a patient taker may have raised it
-//                again). m->p is another processor than the one whose lock is held, or null although last_p has
-//                changed: another thread gave us one meanwhile (and a taker may have taken it again). Then from S1
-//                again with that one's lock.
+//                again). If m->p is another processor than the one whose lock is held, or is null although last_p has
+//                changed, another thread gave us one meanwhile (and a taker may have taken it again). Then again from
+//                S1, with the lock of that processor.
 // Proof      T2 is a full fence in the machine's thread too, somewhere in its program order. If it falls after E1, T3
 //            sees in_runtime = 1 (or a later L1, which releases everything the machine did). If it falls before E1, E3
 //            sees the 1 of T1.
 //            In neither case do both go on. A machine that sees `taken` takes p->retake, which waits until the taker
 //            has decided.
-//            The question is a word of its own, not m->p: a machine inside reads m->p again and again, and must not
-//            meet a null that the taker is about to take back.
-// Without    membarrier (old seccomp filters): the light barrier is a real fence and the heavy one too;
+//            `taken` is a word of its own; m->p is not used for it: a machine inside reads m->p again and again, and
+//            must not see a null that the taker is about to undo.
+// Without    membarrier (old seccomp filters): the light barrier is a real fence, and so is the heavy one;
 //            platform/membarrier.h.
-// Rejected   CAS on both sides: 10 ns a call. rseq: as cheap, but breaks under gdb and valgrind, and cannot nest.
-//            Signals: cannot stop a thread that sleeps in the kernel without an EINTR in some library.
+// Rejected   CAS on both sides: 10 ns a call. rseq: as cheap, but it breaks under gdb and valgrind, and cannot nest.
+//            Signals: they cannot stop a thread that sleeps in the kernel without an EINTR in some library.
 // Users      thieves (run_next of a busy victim), world stops, the end of run(), the monitor.
 // Tests      tests/model/retake_model_test.cpp, tests/model/stray_model_test.cpp
 #pragma once
@@ -41,8 +41,9 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The goroutine lost its processor meanwhile: gets one, perhaps by waiting in the global queue. Returns the machine it
-// is on then. Called upwards, it is a part of a goroutine's life: goroutines/lost_processor.cpp.
+// The goroutine may have lost its processor meanwhile: then gets one, perhaps by waiting in the global queue. Returns
+// the machine that it is on afterwards. Called upwards, since it is part of a goroutine's life:
+// goroutines/lost_processor.cpp.
 machine* enter_slow(machine* m) noexcept;
 
 // Fatal, in checking builds, unless m's thread is inside the runtime.
@@ -51,8 +52,8 @@ inline void assert_inside([[maybe_unused]] const machine* m) noexcept {
                   "a machine does inside the runtime's work without having entered it (handshake.h, E1)");
 }
 
-// The same unless the caller may touch p's queues (H1): it is on the machine that has p, inside the runtime, or p has
-// been taken and belongs to no machine.
+// Fatal in the same builds unless the caller may touch p's queues (H1): it is on the machine that has p, inside the
+// runtime, or p has been taken and belongs to no machine.
 inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
     [[maybe_unused]] const auto its_machine_is_here = [p] {
         const machine* m = p->owner.load(std::memory_order_relaxed);
@@ -76,7 +77,8 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
     m->in_runtime.store(0, std::memory_order_release);                      // L1, pairs with the acquire of T3
 }
 
-// Into the runtime and out again, where the caller is not inside: a simulation may switch it away (steering.h).
+// Enters the runtime and leaves it again, if the caller is not inside: here a simulation may switch the goroutine away
+// (steering.h).
 inline void pass_point() noexcept {
     machine* m = current_machine();
     if (m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0) leave(enter(m));
@@ -85,13 +87,13 @@ inline void pass_point() noexcept {
 // The processor of a machine that is inside the runtime.
 inline processor* processor_of(machine* m) noexcept { return m->p.load(std::memory_order_relaxed); }
 
-// Takes p from its machine if that is outside the runtime: steps T1 to T4. The caller holds p->retake. `patient`: or
-// comes out within microseconds.
+// Takes p from its machine if that machine is outside the runtime (`patient`: or leaves it within microseconds): steps
+// T1 to T4. The caller holds p->retake.
 bool take_locked(processor* p, bool patient = false) noexcept;
-// The same with the lock; false as well if p has no machine.
+// The same, but takes the lock itself; false also if p has no machine.
 bool try_take(processor* p) noexcept;
 
-// Gives p back to m, from which the caller has just taken it: m has noticed nothing, or waits for p->retake, which the
+// Gives p back to m, from which the caller has just taken it. m has noticed nothing, or waits for p->retake, which the
 // caller holds.
 inline void give_back_locked(processor* p, machine* m) noexcept {
     p->retake.assert_held();
@@ -102,7 +104,7 @@ inline void give_back_locked(processor* p, machine* m) noexcept {
 // Gives p to m. The caller is m itself or the only holder of p.
 void give(processor* p, machine* m) noexcept;
 
-// Takes m's processor away, by m itself, inside the runtime.
+// Called by m itself, inside the runtime: gives up m's processor and returns it.
 processor* release_processor(machine* m) noexcept;
 
 // A section outside enter()/leave() in which this thread may hold a lock of the runtime: no signal stops it there.
@@ -118,7 +120,7 @@ public:
         std::atomic_signal_fence(std::memory_order_seq_cst);
         m_->unstoppable = m_->unstoppable - 1;
     }
-    // The one that runs here; null on a plain thread.
+    // The goroutine that runs here; null on a plain thread.
     goroutine* goroutine_here() const noexcept {
         return m_ != nullptr ? m_->current.load(std::memory_order_relaxed) : nullptr;
     }

@@ -35,7 +35,7 @@ void forget_thread(machine* m) noexcept {
 }
 
 void has_come(machine* m) noexcept {
-    // Relaxed: how many come is all that counts; no request depends on it (one may depend on yet_to_look).
+    // Relaxed: only the number matters; no request depends on it (a request may depend on yet_to_look).
     if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -61,16 +61,15 @@ void thread_main(void* raw) noexcept {
     hooks.machine_thread(true);
     m->comes = true;
     machine_main(m);
-    // Reached only after a goroutine ended wired to this thread. The record may already serve another thread; what the
-    // program runs at the exit of this one runs as on a plain thread.
+    // Reached only if this thread is to end (must_end). The record may already serve another thread; code of the
+    // program that runs at the exit of this thread runs as on a plain thread.
     set_current_machine(nullptr);
     hooks.machine_thread(false);
 }
 
 constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m"};
 
-// The record of a machine whose thread has ended (wired: os_thread.cpp); it is on the list of all already. Null: there
-// is none.
+// Takes the record of a machine whose thread has ended; it is on the list of all machines already. Null: there is none.
 machine* take_ended_record() noexcept {
     scheduler& s = the_scheduler;
     std::scoped_lock guard(s.lock);
@@ -99,13 +98,13 @@ int make_machine() noexcept {
         platform::fatal(
             "thread exhaustion: the program has 10000 threads that run goroutines (what do they block on? see runtime::dump())");
     }
-    // Counted before the thread exists: the deadlock check must not overlook a machine that is on its way.
+    // Counted before the thread exists: the deadlock check must not miss a machine that is on its way.
     s.machine_count.store(count + 1, std::memory_order_relaxed);
     s.lock.unlock();
     machine* m = take_ended_record();
     if (m == nullptr && (m = new (std::nothrow) machine) != nullptr) {
         m->id = count;
-        // On the list before it runs: at the end of run() no machine may be overlooked.
+        // On the list before it runs: the end of run() must not miss a machine.
         s.lock.lock();
         m->all_next = s.machines.load(std::memory_order_relaxed);
         s.machines.store(m, std::memory_order_release);
@@ -127,7 +126,7 @@ int make_machine() noexcept {
         m->ended = true;  // the record waits for its next thread
         ++s.ended_machines;
     }
-    check_for_deadlock();  // the others may have gone to sleep meanwhile
+    check_for_deadlock();  // the other machines may have gone to sleep meanwhile
     s.lock.unlock();
     return error;
 }
@@ -146,9 +145,9 @@ void report_no_thread(int error) noexcept {
         << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }
 
-// Under the lock. The kernel starts a woken thread nearly always on the CPU where it slept; where CPUs are few even if
-// that one is busy and another is not. So `here` is for a waker that is about to sleep, `elsewhere` for one that goes
-// on.
+// Under the lock. The kernel nearly always starts a woken thread on the CPU where it slept; if there are few CPUs, even
+// when that CPU is busy and another is not. So `here` is for a waker that is about to sleep, `elsewhere` for one that
+// goes on.
 machine* choose_idle_machine(const idle_machine_list& idle, wake_place place) noexcept {
     constexpr int looks = 4;
     if (place == wake_place::anywhere) return idle.newest;
@@ -174,7 +173,7 @@ machine* pop_idle_machine(wake_place place) noexcept {
     return m;
 }
 
-// The caller has taken the machine off the list of the idle.
+// The caller has taken the machine off the idle list.
 bool hand_to(machine* m, processor* p, bool spinning) noexcept {
     m->handed_p = p;
     m->handed_spinning = spinning;
@@ -267,11 +266,12 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
         wake_if_idle();
         return;
     }
-    // The processor is idle until the new thread has it, and any machine may take it meanwhile. It must be so: the
-    // thread maker may have to wait for the allocator, and the goroutine that holds the allocator's lock must be able
-    // to get a processor.
+    // The processor is idle until the new thread takes it, and any machine may take it meanwhile. This is necessary:
+    // the thread maker may have to wait for the allocator, and the goroutine that holds the allocator's lock must be
+    // able to get a processor.
     s.lock.lock();
-    // One that has fallen asleep since looked before there was anything for it; nor may a new thread be obtainable.
+    // A machine that has fallen asleep meanwhile looked before there was anything for it, and perhaps no new thread can
+    // be had: so the list is looked at once more.
     machine* m = pop_idle_machine(place);
     if (m == nullptr) {
         put_idle_processor(p, spinning);
@@ -280,13 +280,13 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     s.lock.unlock();
     if (m != nullptr) return void(hand_to(m, p, spinning));
     want_spare_machine();
-    // the thread that only waits for timers can take it at once
+    // the machine that sleeps in the poller can take it at once
     if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();
 }
 
 namespace {
 
-// Entered with the scheduler lock, which it releases.
+// Called with the scheduler lock held, which it releases.
 void sleep_on_the_idle_list(scheduler& s, machine* m) noexcept DUNLIN_RELEASES(s.lock) {
     s.lock.assert_held();
     has_come(m);
@@ -306,8 +306,9 @@ void sleep_until_handed_a_processor(machine* m) noexcept {
     processor* p = nullptr;
     s.lock.lock_in_a_crowd();
     for (;;) {
-        // A processor may have been put aside for lack of a thread after this machine's search. Looked at under the
-        // lock of the idle list: a thread that puts one aside from now on finds this machine on the list.
+        // A processor may have been put on the idle list, for lack of a thread, after this machine's search. So look
+        // again, under the lock of the idle list: a thread that puts one there from now on finds this machine on the
+        // list.
         if (p == nullptr && (s.global.size() != 0 || s.preempted.size != 0) &&
             !s.stopping.load(std::memory_order_relaxed))
             p = take_idle_processor();

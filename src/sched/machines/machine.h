@@ -1,5 +1,5 @@
-// machine.h - threads that run goroutines: made on demand, asleep on a list when there is nothing to do, handed a
-// processor when there is.
+// machine.h - threads that run goroutines: they are made on demand, sleep on a list when there is nothing to do, and
+// are handed a processor when there is.
 #pragma once
 
 #include "sched/data/types.h"
@@ -7,23 +7,23 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Where a woken thread shall start: the kernel mostly starts it where it slept. `here`: its waker is about to sleep.
-// `elsewhere`: its waker goes on.
+// On which CPU a woken thread should start: the kernel mostly starts it where it slept. `here`: its waker is about to
+// sleep. `elsewhere`: its waker goes on.
 enum class wake_place : std::uint8_t { anywhere, here, elsewhere };
 
 // Gives `p` to a machine: an idle one, else a preempted one. If there is neither, p goes to the idle list and a thread
-// is made, which will look for it. `spinning`: the caller has already counted the machine as spinning. Never allocates,
-// never waits.
+// is requested, which will look for it. `spinning`: the caller has already counted the machine as spinning. Never
+// allocates, never waits.
 void start_machine(processor* p, bool spinning, wake_place place) noexcept;
 
-// The same for a processor that is given up at the beginning of a call. An idle machine is woken for it, but whichever
-// comes first gets it: that machine, or a goroutine that returns from its own call meanwhile (catch_offered). The woken
+// The same for a processor that is given up at the beginning of a call. An idle machine is woken for it, but the first
+// to come gets it: that machine, or a goroutine that returns from its own call meanwhile (catch_offered). The woken
 // thread may have to wait for a CPU behind a hundred such goroutines; without an offer each of them would find no
 // processor, queue, sleep and be woken again.
 void offer_processor(processor* p) noexcept;
-// Under the lock, for a goroutine that came back from a call without a processor: an offered one. Null: there is none.
-// The same processor is not caught twice before a goroutine of its queue has had a turn; otherwise two goroutines that
-// make calls all the time would hand it to each other.
+// Under the lock, for a goroutine that came back from a call without a processor: takes an offered one. Null: there is
+// none. The same processor is not caught twice before a goroutine of its queue has had a turn; otherwise two goroutines
+// that make calls all the time would hand it to each other for ever.
 processor* catch_offered() noexcept;
 
 // Puts this machine, which has no processor, to sleep until another thread hands it one, or tells it to end (must_end).
@@ -32,16 +32,16 @@ void sleep_until_handed_a_processor(machine* m) noexcept;
 // start_machine() with an idle machine only; false if there is none.
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 
-// By the thread maker: makes a machine without a processor, which looks for one. False: no thread can be had; that is
-// reported if a goroutine needs it.
+// Called by the thread maker: makes a machine without a processor, which looks for one. False: no thread can be had;
+// that is reported if a goroutine needs the thread.
 bool make_spare_machine(bool somebody_needs_it = true) noexcept;
 
 // m's thread ends; the record serves another one later. Under the scheduler lock.
 void forget_thread(machine* m) noexcept;
 
-// m's thread is new no more: it has a processor, sleeps for the timers, or is about to be on the idle list.
+// m's thread is no longer new: it has a processor, sleeps for the timers, or is about to go onto the idle list.
 void has_come(machine* m) noexcept;
-// Machines that have nothing to do, or will have nothing to do as soon as their thread runs. A hint.
+// The number of machines that have nothing to do, or will have nothing to do once their thread runs. A hint.
 inline std::uint32_t spare_machines() noexcept {
     const scheduler& s = the_scheduler;
     const std::uint32_t takers = s.takers_coming, offered = s.offered_count;

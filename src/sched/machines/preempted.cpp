@@ -9,8 +9,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// With as many processors as CPUs, the kernel starts a woken thread where it slept even if another one runs there, and
-// leaves another CPU idle for up to a millisecond.
+// With as many processors as CPUs, the kernel starts a woken thread where it slept even if another thread runs there,
+// and leaves another CPU idle for up to a millisecond.
 bool cpus_are_scarce(const scheduler& s) noexcept {
     return s.max_procs.load(std::memory_order_relaxed) >= s.cpus.load(std::memory_order_relaxed);
 }
@@ -30,7 +30,7 @@ machine* pop_preempted(scheduler& s, int cpu) noexcept {
         s.preempted.push_front(m);
         m = second;
     }
-    // Each turn that is missed makes a debt smaller, so this ends.
+    // Each missed turn makes a debt smaller, so this loop ends.
     while (m->debt_ns >= slice_ns && s.preempted.size != 0) {
         m->debt_ns -= slice_ns;
         s.preempted.push_back(m);
@@ -44,7 +44,7 @@ machine* pop_preempted(scheduler& s, int cpu) noexcept {
 
 namespace {
 
-// Takes the machine whose turn it is off the queue. Null: there is none, or the world stops and there are no turns.
+// Takes the machine whose turn it is off the queue. Null: there is none, or the world stops and no machine has a turn.
 machine* take_next_in_turn(int cpu) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -74,7 +74,7 @@ const machine* resume_one_with(processor* p, int cpu) noexcept {
 bool give_turn_to_preempted(machine* m) noexcept {
     machine* next = take_next_in_turn(platform::current_cpu());
     if (next == nullptr) return false;
-    wake_if_idle();  // m does not come to its run_next now (wake.h, left out)
+    wake_if_idle();  // m does not come to its own run_next now (wake.h, Left out)
     resume(next, release_processor(m));
     return true;
 }

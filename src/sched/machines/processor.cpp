@@ -1,10 +1,11 @@
 // processor.cpp - the idle list, the number of processors, and stopping the world.
 //
-// Stopping   Under the scheduler lock `stopping` is raised and the idle processors are taken. Busy ones are taken by
+// Stopping   Under the scheduler lock `stopping` is set and the idle processors are taken. Busy ones are taken through
 //            the handshake of handshake.h as soon as their goroutine is in user code, or are given up by their machine
-//            when it comes to search for work. When all are stopped, no goroutine can get past its next call into the
+//            when it begins to search for work. When all are stopped, no goroutine can get past its next call into the
 //            runtime, and what is parked or queued stays as it is.
-//            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call us.
+//            Goroutines that compute go on computing: they have no processor, and wait in enter_slow() if they call the
+//            runtime.
 // Starting   A processor that was taken from a machine is given back to it (the machine cannot have found another:
 //            there is none). The rest go to the idle list, or to a machine if they have work.
 #include "sched/machines/processor.h"
@@ -35,8 +36,8 @@ namespace {
 
 constexpr std::int64_t retry_ns = 50'000;
 
-// While the world is stopped. Processors are made when they are first wanted and never freed: stale pointers to them
-// are looked at.
+// Called while the world is stopped. Processors are made when they are first needed and never freed: other threads may
+// read through stale pointers to them.
 void make_processors(std::uint32_t n) {
     scheduler& s = the_scheduler;
     for (std::uint32_t i = s.procs_made.load(std::memory_order_relaxed); i < n; ++i) {
@@ -59,7 +60,7 @@ bool computes_on(const machine* m) noexcept {
 }
 
 // Under the lock. A machine that was in user code when the world stopped, and whose processor is now beyond max_procs,
-// gets an idle processor. If there is none it is a stray: the monitor asks it to stop, as it does after taking a
+// gets an idle processor. If there is none it becomes a stray: the monitor asks it to stop, as it does after taking a
 // processor, so that no more goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
@@ -130,7 +131,7 @@ void drain_to_global(processor* p) noexcept {
 // The world's lock is held from stop_world() to start_world().
 void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     scheduler& s = the_scheduler;
-    // The thread that stops the world must not be stopped itself before the world goes on.
+    // The thread that stops the world must not itself be stopped before the world goes on.
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     s.world.lock();
@@ -141,12 +142,12 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
     s.lock.unlock();
     wake_monitor_if_asleep();
-    // A machine that sleeps for timers has no processor and finds none when it wakes. Now the running ones:
+    // A machine that sleeps for timers has no processor and finds none when it wakes. Now the running processors:
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         while (p->state.load(std::memory_order_acquire) == processor_state::running) {
-            // A machine that looks for work there then looks at `stopping` as well.
+            // Makes a machine that looks for work there look at `stopping` as well.
             p->events_due.store(true, std::memory_order_relaxed);
             p->retake.lock();
             machine* m = p->owner.load(std::memory_order_relaxed);
@@ -168,7 +169,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     scheduler& s = the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     processor* with_work = nullptr;
-    // Before the scheduler lock: heaps of timers have locks and allocate.
+    // Before the scheduler lock is taken: the timer heaps have locks of their own and allocate.
     for (std::uint32_t i = 0; i < made; ++i) {
         if (processor* p = s.processor_at(i); retired(p)) s.events->move(p, s.processor_at(0));
     }
@@ -214,8 +215,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         p->idle_next = nullptr;
         start_machine(p, false, wake_place::anywhere);
     }
-    // For timers of a processor that has died, and for goroutines in the global queue: the machine that is woken looks
-    // there.
+    // For timers of a retired processor, and for goroutines in the global queue: the machine that is woken looks there.
     retire_barrier();
     timer_added(platform::now_ns());
     s.world.unlock();
@@ -249,8 +249,8 @@ std::size_t live_goroutines() noexcept {
         return all;
     };
     const auto gone = [&] { return sum(&processor_counters::ended) + s.forgotten.load(std::memory_order_relaxed); };
-    // Those that end between the two sums are counted as alive, never as minus one. A reader that is kept from its CPU
-    // there would count all that came and went meanwhile: so it looks again, and the least is the closest.
+    // Goroutines that end between the two sums count as alive, never as minus one. A reader that loses its CPU in
+    // between would count all that came and went meanwhile, so it looks again; the smallest result is the closest.
     std::size_t least = std::numeric_limits<std::size_t>::max();
     std::uint64_t before = gone();
     for (int looks = 0; looks < 4; ++looks) {

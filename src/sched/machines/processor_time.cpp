@@ -10,7 +10,7 @@ namespace {
 
 std::int64_t max_procs_now() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed); }
 
-// What the stop that lasts has taken of all processors' time.
+// How much of all processors' time the stop under way has taken so far.
 std::int64_t standing_ns(std::int64_t now) noexcept {
     const time_counters& t = the_scheduler.time;
     return t.stopped_ns != 0 ? (now - t.stopped_ns) * max_procs_now() : 0;

@@ -46,7 +46,7 @@ struct store {
     platform::atomic<std::uint32_t> generation{0};  // also read by writers of events
     bool recycle = false;
     chunk* free = nullptr;
-    std::size_t chunks = 0, in_trace = 0;      // there are; this trace may use
+    std::size_t chunks = 0, in_trace = 0;      // // how many there are; how many this trace may use
     std::size_t taken = 0;                     // of these, in use
     chunk** full = nullptr;                    // full[i % room]: number i, from `first` to `end`
     std::size_t room = 0;
@@ -58,7 +58,7 @@ constinit store the_store;
 constinit platform::atomic<bool> no_locks{false};
 constinit ring outside, monitor, control;  // trace.h, Rings
 
-// The trace's lock; not where the process dies.
+// Holds the trace's lock, except when the process dies.
 class holds_store {
 public:
     holds_store() noexcept : locked_(!no_locks.load(std::memory_order_relaxed)) {
@@ -79,7 +79,7 @@ void put_free(chunk* c) noexcept {
     the_store.free = c;
 }
 
-// Under the lock. A machine's open chunk of an earlier trace comes back here, and was not counted as taken by this one.
+// Under the lock. A machine's open chunk of an earlier trace comes back here; it is not counted as taken by this trace.
 void close_chunk(ring& r) noexcept {
     store& s = the_store;
     chunk* c = std::exchange(r.now, nullptr);
@@ -105,9 +105,9 @@ chunk* take_chunk() noexcept {
     return c;
 }
 
-constexpr std::uint64_t ask_again_every = 64;  // events lost, for one look whether there is a chunk again
+constexpr std::uint64_t ask_again_every = 64;  // events lost between two looks whether there is a chunk again
 
-// A chunk for r with room for `places` events. Null: they are lost.
+// A chunk for r with room for `places` events. Null: these events are lost.
 [[gnu::noinline]] chunk* next_chunk(ring& r, std::uint32_t source, std::uint32_t places) noexcept {
     const std::uint32_t generation = the_store.generation.load(std::memory_order_relaxed);
     if (r.now == nullptr && r.generation == generation && r.lost % ask_again_every != 0) {
@@ -134,8 +134,8 @@ constexpr std::uint64_t ask_again_every = 64;  // events lost, for one look whet
 
 [[gnu::always_inline]] inline chunk* room_in(ring& r, std::uint32_t source, std::uint32_t places) noexcept {
     chunk* c = r.now;
-    // A trace that has begun since is seen: the machine has come into the runtime, or the caller has taken the
-    // scheduler's lock, after the world was stopped for it.
+    // A trace that has begun since then is seen here: after the world was stopped for it, the machine has come into the
+    // runtime, or the caller has taken the scheduler lock.
     if (c != nullptr && r.generation == the_store.generation.load(std::memory_order_relaxed) &&
         c->used.load(std::memory_order_relaxed) + places <= chunk::places) [[likely]] {
         return c;
@@ -174,7 +174,7 @@ std::uint16_t processor_number(const machine* m) noexcept { return number_of(m->
 
 std::uint64_t raw(creation_place place) noexcept { return std::bit_cast<std::uint64_t>(place); }
 
-// g is not published. Without an event if the trace knows it.
+// g is not published yet. Makes no event if the trace knows g.
 void note_if_new(ring& r, std::uint32_t source, std::uint16_t p, goroutine* g) noexcept {
     if (g->flags & goroutine::traced) return;
     g->flags |= goroutine::traced;
@@ -188,7 +188,8 @@ void note_if_new(ring& r, std::uint32_t source, std::uint16_t p, goroutine* g) n
 
 namespace {
 
-// g is not published. Neighbours in a regular pattern are not all of one kind: a generator, not a count.
+// g is not published yet. A random generator, not a count: with a count, goroutines that become runnable in a regular
+// pattern would all be of one kind.
 bool is_drawn(ring& r) noexcept {
     r.draw = r.draw * 1'664'525u + 1'013'904'223u;
     return r.draw >> 29 == 0;
@@ -271,7 +272,7 @@ because::~because() {
 
 namespace {
 
-// No trace runs, and there is no reader.
+// Called while no trace runs and there is no reader.
 void make_chunks(std::size_t want) {
     store& s = the_store;
     if (s.room < want) {
@@ -279,7 +280,7 @@ void make_chunks(std::size_t want) {
         {
             const unstoppable_section section;
             const holds_store lock;
-            // Those of the recorder before stand in the room that goes.
+            // Chunks of an earlier recorder are in the array that is about to be freed.
             while (s.first != s.end) put_free(s.full[s.first++ % s.room]);
             s.first = s.end = 0;
             room.reset(std::exchange(s.full, room.release()));

@@ -12,12 +12,12 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// `ns` as it counts beside short_turn_ns: less if there were so many steps in it that the goroutines talk.
+// `ns` as it is compared with short_turn_ns: less if it contains so many steps that the goroutines talk.
 std::int64_t without_talk(std::int64_t ns, std::uint64_t steps) noexcept {
     return ns < static_cast<std::int64_t>(steps) * talk_step_ns ? ns / talk_factor : ns;
 }
 
-// g went on for `ns` after it had readied another goroutine, and then left or readied the next.
+// g went on for `ns` after it had readied another goroutine; then it left or readied the next.
 void note_lingering(goroutine* g, std::int64_t ns) noexcept {
     const std::uint32_t before = g->marks.lingers();
     if (ns >= short_turn_ns) {
@@ -28,8 +28,8 @@ void note_lingering(goroutine* g, std::int64_t ns) noexcept {
     }
 }
 
-// Of a goroutine that readies many in one turn, the first few are looked at, and then one in so many: reading the clock
-// costs as much as making a goroutine runnable.
+// If a goroutine readies many in one turn, the first readied_noted are looked at, and then one in
+// readied_between_notes: reading the clock costs as much as making a goroutine runnable.
 constexpr std::uint32_t readied_noted = 8;
 constexpr std::uint32_t readied_between_notes = 32;
 
@@ -65,7 +65,7 @@ void note_turns(processor* p, const machine* m) noexcept {
         without_talk(took, since + std::exchange(p->operations, 0)) / static_cast<std::int64_t>(since);
     const auto mean = static_cast<std::uint32_t>(std::clamp<std::int64_t>(length, 0, longest_turn_ns));
     const std::uint32_t before = p->turn_ns;
-    if (before == unknown_turn_ns) {  // the time of the last look is not known either
+    if (before == unknown_turn_ns) {  // then the time of the last look is not known either
         p->turn_ns = unknown_turn_ns - 1;
         return;
     }

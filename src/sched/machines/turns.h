@@ -1,23 +1,23 @@
-// turns.h - how long goroutines run at a time on a processor, and after they have readied another: is a wake worth its
-// price?
+// turns.h - how long goroutines run at a time on a processor, and how long they go on after readying another: is a wake
+// worth its price?
 //
 // Problem    A goroutine that has been readied runs on the same processor as soon as the one that readied it parks.
 //            Where turns are short (ping-pong, request and reply, a lock handed over) that is sooner than a thread
-//            could be woken, and everything stays in one cache. Where they are long, another processor should have it
-//            at once. What a goroutine will do next is not known; what it and its neighbours did lately is.
+//            could be woken, and everything stays in one cache. Where turns are long, another processor should run the
+//            goroutine at once. What a goroutine will do next is not known; what it and its neighbours did lately is.
 // Data       turn_ns, of a processor: the mean length of a turn, from one visit of the scheduler to the next. A longer
-//            mean counts at once; a shorter one takes wake_cost_ns off for each turn, so a mistake is paid back: after
-//            a turn of 100 us, forty wakes are made that may be needless, which cost their wakers as much.
+//            mean replaces it at once; a shorter one takes off wake_cost_ns for each turn, so a mistake is paid back:
+//            after a turn of 100 us, forty wakes are made that may be needless, and these cost their wakers 100 us.
 //            lingers, of a goroutine: how many of its next wakes are made at once. A goroutine that goes on after it
-//            has readied another gets one for each wake_cost_ns of that time. It loses one each time that it parks, or
-//            readies the next, at once.
-//            Goroutines that do little between two operations on channels count with an eighth of their time
+//            has readied another gets one for each wake_cost_ns of that time. It loses one each time that it parks at
+//            once, or readies the next one at once.
+//            For goroutines that do little between two operations on channels, an eighth of their time counts
 //            (talk_step_ns).
-// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long. None
+// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long; none
 //            with one processor.
 // Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns
 //            at that rate.
-// Source     The length of turns instead of which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
+// Source     Why the length of turns, and not which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
 // Tests      tests/sched/turns_test.cpp
 #pragma once
 
@@ -28,11 +28,11 @@ namespace dunlin::inline v0_1::sched {
 
 // A hand-over to another processor that is awake costs 0.3 to 1 us, a wake 2.5 us to its waker.
 inline constexpr std::uint32_t short_turn_ns = 5'000;
-// Goroutines that do no more between two operations on channels than this talk: another processor would fetch the
-// channel's memory for longer than they compute. Their turns count for a part of their length.
+// Goroutines that compute no longer than this between two operations on channels talk: another processor would take
+// longer to fetch the channel's memory than they compute. Their turns count with a part of their length.
 inline constexpr std::int64_t talk_step_ns = 400;
 inline constexpr std::int64_t talk_factor = 8;
-// How long goroutines may wait for a processor that keeps up, while another is free.
+// How long goroutines may wait for a processor that keeps up, although another is free.
 inline constexpr std::uint32_t owed_wait_ns = 20'000;
 // What a wake costs its waker.
 inline constexpr std::uint32_t wake_cost_ns = 2'500;
@@ -40,7 +40,7 @@ inline constexpr std::uint32_t wake_cost_ns = 2'500;
 inline constexpr std::uint32_t longest_turn_ns = 1'000'000;
 inline constexpr std::uint32_t most_lingers = 255;
 inline constexpr std::uint64_t turns_between_looks = 64;
-// One look in so many turns also has a wait measured (waits.h).
+// Once in this many turns a look also has a wait measured (waits.h).
 inline constexpr std::uint64_t turns_between_stamps = 256;
 
 inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
@@ -51,22 +51,23 @@ inline std::uint64_t turns_of(const processor* p) noexcept {
 
 // Is there another processor that could be woken? If not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
-// Any thread: from here on nothing is known of p's turns.
+// Any thread: from here on nothing is known about p's turns.
 void forget_turns(processor* p) noexcept;
-// p's owner, at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been since
-// the last look.
+// Called by p's owner at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been
+// since the last look.
 void note_turns(processor* p, const machine* m) noexcept;
 // The same, if there have been enough turns.
 inline void look_at_turns(processor* p, const machine* m) noexcept {
     if (turns_matter() && (!has_short_turns(p) || turns_of(p) - p->turns_from >= turns_between_looks)) note_turns(p, m);
 }
-// By p's owner, when a turn begins after p had nothing to run, or after p changed hands: the time before is no turn.
+// Called by p's owner when a turn begins after p had nothing to run, or after p changed hands: the time before is not
+// part of a turn.
 void begin_turns(processor* p) noexcept;
-// By p's owner, when g, which has marks (types.h), begins a turn on p: its wait is measured, or what it readies is
+// Called by p's owner when g, which has marks (types.h), begins a turn on p: its wait is measured, or its pushes are
 // looked at.
 [[gnu::cold]] void note_marks(processor* p, goroutine* g) noexcept;
-// By p's owner, when self (null: no goroutine), which runs on p, readies another: how many readied goroutines the wait
-// of this one stands for; 0: this one is not measured.
+// Called by p's owner when self (null: no goroutine), which runs on p, readies another. Returns how many readied
+// goroutines the wait of that one stands for; 0: it is not measured.
 std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
 // Any thread: a goroutine on p has been running for `ns`.
 inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
@@ -75,8 +76,8 @@ inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
     p->look_at_push(true);
 }
 
-// By a thief that has taken victim for a moment. What runs there readied another goroutine before `since_ns` and went
-// on, and that wake was owed. For how long, is known when it leaves or readies the next.
+// Called by a thief that has taken victim for a moment. The goroutine that runs there readied another one before
+// `since_ns` and went on, and the wake was owed. For how long it went on is known when it leaves or readies the next.
 inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexcept {
     if (!turns_matter() || victim->readied_ns != 0) return;
     victim->readied_ns = since_ns;

@@ -7,7 +7,7 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// free_clock is negative while it runs, and then shows now + free_clock. Otherwise it stands.
+// While the clock runs, free_clock is negative and the time is now + free_clock. Otherwise it stands still.
 void settle_free_clock_slow() noexcept {
     scheduler& s = the_scheduler;
     std::int64_t clock = s.free_clock.load(std::memory_order_seq_cst);
@@ -38,7 +38,7 @@ namespace {
 constexpr unsigned unit_bits = 7;
 
 std::uint32_t units(std::int64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> unit_bits); }
-// Never negative, although free_clock may go back by a moment.
+// Never negative, although free_clock may step back a little.
 std::int64_t units_between(std::uint32_t from, std::uint32_t to) noexcept {
     return std::int64_t{std::max(static_cast<std::int32_t>(to - from), 0)} << unit_bits;
 }
@@ -61,7 +61,7 @@ void stamp_slow(goroutine* g, std::uint64_t weight) noexcept {
 void note_wait(processor* p, goroutine* g) noexcept {
     p->waits.add(units_between(upper_of(g), units(free_time_ns())), g->marks.stamped());
     g->marks.set_stamped(0);
-    g->waits_since_ns = 0;  // dumps read it as a time of another clock
+    g->waits_since_ns = 0;  // dumps would read it as a time of another clock
 }
 
 void begin_latency(goroutine* g) noexcept {

@@ -3,14 +3,14 @@
 // Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it
 //            when it becomes runnable, and the machine that runs it notes the difference. A goroutine is stamped if it
 //            becomes runnable in a long turn (turns.h), or if a plain thread, the poller or a timer readies it. Of
-//            those that become runnable in short turns, one is stamped at each look, and counts for all since the last.
-//            waits_since_ns, of a goroutine that is runnable, holds two clocks of 32 bits each, in units of 128 ns.
-//            The upper one is free_clock, if the goroutine is stamped. The lower one is the monotonic clock, if it is
-//            measured: while runtime::set_wait_histograms() is on, one in eight is (trace.h, Latency). No goroutine
-//            waits for the four minutes after which the clocks wrap.
-// Protocol   change of idle_and_spinning     settle: is the clock's state the word's? If not, CAS it, and look again.
-//            Each machine that changes the word settles afterwards. So the last one to change it sees the last state,
-//            and the clock is wrong only between a change and its settling.
+//            those that become runnable in short turns, one is stamped at each look, and counts for all since the last
+//            stamp. waits_since_ns, of a goroutine that is runnable, holds two clocks of 32 bits each, in units of 128
+//            ns. The upper one is free_clock, if the goroutine is stamped. The lower one is the monotonic clock, if the
+//            goroutine is measured: one in eight is, while runtime::set_wait_histograms() is on (trace.h, Latency). The
+//            clocks wrap after four minutes; no goroutine waits that long.
+// Protocol   change of idle_and_spinning settle: if the clock's state is not that of the word, CAS it and look again.
+//            Each machine that changes the word settles afterwards. So the last machine to change it sees the last
+//            state, and the clock is wrong only between a change and its settling.
 #pragma once
 
 #include <array>
@@ -20,27 +20,27 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// After each change of idle_and_spinning that may have been the first or the last.
+// Called after each change of idle_and_spinning that may have changed it from or to 0.
 void settle_free_clock_slow() noexcept;
 inline void settle_free_clock() noexcept {
     if (turns_matter()) settle_free_clock_slow();
 }
 std::int64_t free_time_ns() noexcept;
 
-// Before g is published as runnable: stamps it. It stands for `weight` goroutines.
+// Called before g is published as runnable: stamps it. It counts for `weight` goroutines.
 void stamp_slow(goroutine* g, std::uint64_t weight) noexcept;
 inline void stamp(goroutine* g, std::uint64_t weight) noexcept {
     if (turns_matter()) stamp_slow(g, weight);
 }
-// A stamped goroutine is about to run on p.
+// Called when a stamped goroutine is about to run on p.
 void note_wait(processor* p, goroutine* g) noexcept;
 
 inline constexpr std::uint32_t one_in_measured = 8;
-// Before g is published as runnable: begins its measurement.
+// Called before g is published as runnable: begins its measurement.
 void begin_latency(goroutine* g) noexcept;
-// A measured goroutine is about to run on p; before note_wait().
+// Called when a measured goroutine is about to run on p, before note_wait().
 void note_latency(processor* p, goroutine* g) noexcept;
-// By p's owner: notes how long p's queue is when a measured goroutine enters it.
+// Called by p's owner: notes how long p's queue is when a measured goroutine enters it.
 void note_queue_length(processor* p) noexcept;
 
 }  // namespace dunlin::sched

@@ -19,7 +19,7 @@ void wake_one() noexcept {
     s.lock.lock();  // W2
     processor* p = s.stopping.load(std::memory_order_relaxed) ? nullptr : take_idle_processor();
     // Under the lock: the count still says that a machine searches, though none will. If a processor became idle before
-    // it is taken back, a submitter would see the count and wake no machine.
+    // the count is taken back, a submitter would see the count and wake no machine.
     if (p == nullptr) s.idle_and_spinning.fetch_sub(one_spinning, std::memory_order_seq_cst);
     s.lock.unlock();
     if (p == nullptr) settle_free_clock();
@@ -35,7 +35,7 @@ void wake_one_for_run_next(const processor* p) noexcept {
 }
 
 void owe_wake_slow(processor* p) noexcept {
-    // Mostly reads: while everything goes well both flags stay as they are.
+    // Only reads, mostly: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
         wake_one_for_run_next(p);
@@ -49,7 +49,8 @@ bool wake_is_owed(const processor* p) noexcept {
     if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
     }
-    return the_scheduler.monitor_attentive.load(std::memory_order_relaxed);  // if not, from its next round on
+    return the_scheduler.monitor_attentive.load(std::memory_order_relaxed);  // if it is not attentive, it will be from
+                                                                             // its next round on
 }
 
 bool queue_is_owed(const processor* p) noexcept {

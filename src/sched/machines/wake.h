@@ -3,8 +3,8 @@
 // Problem    Work appears on any processor at any moment, and the state is spread out on purpose, so no thread sees all
 //            of it. Waking a thread costs 7 us of the waker's time and 14 to 54 us until it runs: waking too often is
 //            as bad as not waking.
-// Guarantee  W1: if a goroutine is runnable and a processor is idle, some machine is spinning (searching), or has yet
-//            to re-scan before it sleeps, or is about to be woken.
+// Guarantee  W1: if a goroutine is runnable and a processor is idle, then some machine is spinning (searching), or has
+//            yet to re-scan before it sleeps, or is about to be woken.
 // Data       idle_and_spinning = idle processors << 16 | spinning machines, one atomic word, so that a submitter asks
 //            one question.
 // Protocol   submit                                  retire (a machine found nothing)
@@ -23,49 +23,52 @@
 //            A push to the global queue needs no S2: it is under that lock, and R1 looks at the queue under it before
 //            it gives up.
 //            J1  Machines that come back from calls retire by the hundred, and the kernel makes one barrier at a time.
-//                A retiring machine that finds another one at R2 or R3 leaves both steps to that one. The other one
-//                does them once more, since its barrier may have begun before our R1. Or it has found something at R3:
-//                then it comes back and searches. Whatever the search finds, some machine then searches or retires
-//                after us.
-//            R2 is left out when R1 has made the last processor idle. A submitter without that lock has a processor.
-//            This processor has become idle under the lock since, so what was submitted is visible. A plain thread's
-//            timers and waits for descriptors are counted by seq_cst stores, which S3 and R3 (sleep_for_events() for
-//            descriptors), seq_cst too, cannot both pass.
+//                A retiring machine that finds another one at R2 or R3 leaves both steps to it. The other machine does
+//                them once more, since its barrier may have begun before the R1 of the first. Or it has found something
+//                at R3: then it comes back and searches. Whatever that search finds, some machine then searches or
+//                retires after the R1 of the first.
+//            R2 is left out when R1 has made the last processor idle. A submitter that does not hold the scheduler lock
+//            has a processor. That processor has since become idle under the lock, so what was submitted is visible. A
+//            plain thread's timers and waits for descriptors are counted by seq_cst stores; S3 and R3 (for descriptors:
+//            sleep_for_events()), also seq_cst, cannot both pass these stores.
 // Proof      The fence that R2 makes in the submitter's thread falls before or after S2 in its program order.
-//            After S2: S1 is visible to R3. The retiring machine takes g, or finds no idle processor: then every one
-//              has been taken by a machine that will itself find work or retire after that, and the argument starts
-//              again with it.
+//            After S2: S1 is visible to R3. The retiring machine takes g, or finds no idle processor: then each has
+//              been taken by a machine that will itself find work or retire after that, and the argument starts again
+//              with that machine.
 //            Before S2: R1 is visible to S3, which sees the idle processor. If spinning is 0 the submitter wakes a
-//              machine. If not, another machine is spinning; it leaves through F (F2 wakes the next one) or through R
-//              (its R3 comes after S1, the other case).
-//            W2 finding none is the same as in the first case. In every case one of the two acts; if both do, it costs
-//            one needless wake-up.
-// Owed wakes A goroutine readied into run_next is mostly run by the same processor at once: the one that readied it
-//            parks (ping-pong, request and reply) or joins it. Waking a thread for it costs more than running it. So
-//            where turns are short (turns.h), S3 leaves the wake to the monitor, if that is attentive (its rounds are 1
-//            ms apart, which it keeps up only while it is needed). So does a short queue of goroutines that have run
-//            before (queue_is_owed), for thieves as well: two processors that take turns with the same channels or
-//            locks need five times as long as one. R3 leaves both out for the same reason: it would find them again and
-//            again, and nothing when it comes. Where turns are long, run_next is left to its processor only if the
-//            goroutine that fills it has parked soon after its last ones; else what it readies goes into the queue,
-//            from which a thief takes it without the handshake, and a machine is woken.
-//            A mistake lasts until the monitor finds a run_next, or a queue, that has not moved between two rounds, or
-//            a thief takes one: both note a long turn, and the goroutine that went on. W1 then holds after 2 ms at the
-//            latest; and the next wakes, as many as that wait would have paid for, are made at once (turns.h).
-// Left out   Timers fire on a machine that is about to choose what to run (local_work.cpp). It comes for its own
-//            run_next at once, so while its queue is empty it wakes no machine for that. Where it does not come for it
-//            after all (a chain's slice is over, or it is a preempted goroutine's turn) it wakes one then, as F2 does.
-//            The machine that slept in the poller comes back with something in hand without having searched. So no
-//            submitter has relied on it, and it wakes no machine for the first goroutine that it has made runnable. No
-//            machine sleeps in the poller then: it wakes one if another deadline is near, else the monitor does when a
-//            deadline has come, or when descriptors have not been polled between two rounds.
+//              machine. If not, another machine is spinning; it stops spinning through F (F2 wakes the next one) or
+//              through R (its R3 comes after S1: the other case).
+//            If W2 finds no idle processor, the argument of the first case applies. In every case one of the two acts;
+//            if both do, it costs one needless wake-up.
+// Owed wakes A goroutine readied into run_next is mostly run by the same processor at once: the goroutine that readied
+//            it parks (ping-pong, request and reply) or joins it. Waking a thread for it costs more than running it. So
+//            where turns are short (turns.h), S3 leaves the wake to the monitor, if the monitor is attentive (its
+//            rounds are 1 ms apart, which it keeps up only while it is needed). The same holds for a short queue of
+//            goroutines that have run before (queue_is_owed), and thieves leave such a queue alone as well: two
+//            processors that take turns with the same channels or locks need five times as long as one. R3 leaves both
+//            out for the same reason: it would find them again and again, and the machine would find nothing when it
+//            comes. Where turns are long, run_next is left to its processor only if the goroutine that fills it has
+//            parked soon after the last ones that it readied; otherwise a goroutine that it readies goes into the
+//            queue, from which a thief takes it without the handshake, and a machine is woken.
+//            A mistake lasts until the monitor finds a run_next or a queue that has not moved between two rounds, or
+//            until a thief takes from a run_next: both then note a long turn, and the goroutine that went on. So W1
+//            holds after 2 ms at the latest; and as many of the next wakes as the wait would have paid for are made at
+//            once (turns.h).
+// Left out   Timers fire on a machine that is about to choose what to run (local_work.cpp). This machine comes to its
+//            own run_next at once, so while its queue is empty it wakes no machine for a goroutine there. Where it does
+//            not come to it after all (a chain's slice is over, or it is a preempted goroutine's turn) it wakes one
+//            then, as F2 does. A machine that slept in the poller comes back with something in hand without having
+//            searched. So no submitter has relied on it, and it wakes no machine for the first goroutine that it has
+//            made runnable. No machine sleeps in the poller then: this machine wakes one if another deadline is near;
+//            otherwise the monitor does when a deadline has come, or when descriptors have not been polled between two
+//            rounds.
 // Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here every
 //            machine re-scans and the submitter may skip when nothing is idle, which is the common case in a busy
-//            program. Hand g to a parked thread: locality is lost. Wake on every submit: threads start and find
-//            nothing. A full fence in S2: 5 of the 20 ns that a spawn and its join take, against 7 to 11 us in each
-//            retirement, which costs as much again for falling asleep. No barriers at all: S3 may be read before S1 is
-//            visible (tests/model/wake_model_test.cpp, variants without S2 or R2, fail).
-// Source     Go 1.24 runtime/proc.go, "Worker thread parking/unparking". Differs as said.
+//            program. Handing g to a parked thread: locality is lost. Waking on every submit: threads start and find
+//            nothing. A full fence in S2: 5 of the 20 ns that a spawn and its join take, against 7 to 11 us for the
+//            barrier in each retirement, where falling asleep costs as much again. No barriers at all: S3 may be read
+//            before S1 is visible (tests/model/wake_model_test.cpp, variants without S2 or R2, fail).
+// Source     Go 1.24 runtime/proc.go, "Worker thread parking/unparking". Differs as described.
 // Tests      tests/model/wake_model_test.cpp, tests/sched/lost_wakeup_stress_test.cpp, tests/sched/turns_test.cpp.
 //            stats().waits_while_idle measures W1.
 #pragma once
@@ -86,8 +89,8 @@ inline std::uint32_t spinning_count(std::uint32_t word) noexcept { return word &
 inline void submit_barrier() noexcept { platform::light_barrier(); }
 // R2.
 inline void retire_barrier() noexcept { platform::heavy_barrier(); }
-// No processor is in use. Exact under the lock. Seq_cst for a caller without the lock: a machine that takes a processor
-// after this load sees what the caller stored, seq_cst, before it.
+// True: no processor is in use. Exact under the lock. Seq_cst for a caller without the lock: a machine that takes a
+// processor after this load sees what the caller stored, seq_cst, before it.
 inline bool every_processor_is_idle() noexcept {
     const scheduler& s = the_scheduler;
     return idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) ==
@@ -100,8 +103,8 @@ void wake_one() noexcept;
 // The same for a goroutine in p's run_next, or in its queue, unless the wake may be left out.
 void wake_one_for_run_next(const processor* p) noexcept;
 
-// Leaves the wake to the monitor, or wakes at once if that is not attentive (and asks it to be). Mostly both flags
-// stand, and nothing is to be done.
+// Leaves the wake to the monitor, or wakes at once if the monitor is not attentive (and asks it to be). Mostly both
+// flags are set already, and there is nothing to do.
 void owe_wake_slow(processor* p) noexcept;
 [[gnu::always_inline]] inline void owe_wake(processor* p) noexcept {
     const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) &&
@@ -109,12 +112,12 @@ void owe_wake_slow(processor* p) noexcept;
     if (DUNLIN_UNLIKELY(!settled)) owe_wake_slow(p);
 }
 
-// R3's part of it: true if p's run_next may be left to the monitor, which has been told then.
+// The same decision at R3: true if p's run_next may be left to the monitor, which is told so here.
 bool wake_is_owed(const processor* p) noexcept;
 
-// The same for its queue: short, of goroutines that were readied and not started, on a processor that keeps up. They
-// talk to each other, mostly, and another processor would fetch their memory for longer than they run. New goroutines
-// are work for every processor.
+// The same for p's queue: true if it is short, its goroutines were readied (not just started), and the processor keeps
+// up. Such goroutines mostly talk to each other, and another processor would take longer to fetch their memory than
+// they run. New goroutines are work for every processor.
 inline constexpr std::uint32_t short_queue = 8;
 bool queue_is_owed(const processor* p) noexcept;
 
@@ -124,7 +127,7 @@ inline void wake_if_idle() noexcept {
     if (DUNLIN_UNLIKELY(idle_count(word) != 0 && spinning_count(word) == 0)) wake_one();
 }
 
-// S3 for a goroutine that was put into p's empty run_next, or was pushed from there into a short queue.
+// S3 for a goroutine that was put into p's empty run_next, or was pushed from run_next into a short queue.
 [[gnu::always_inline]] inline void wake_for_run_next(processor* p) noexcept {
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
     if (DUNLIN_LIKELY(idle_count(word) == 0 || spinning_count(word) != 0)) return;
