@@ -84,9 +84,9 @@ struct hand_off_counters {
     counter given_back;         // processors given to threads that computed without one
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
-    counter returns_idle;       // blocking calls that found an idle or an offered processor at their end; scheduler
-                                // lock
-    counter returns_queued;     // // blocking calls that found none, whose goroutine queued; scheduler lock
+    counter returns_idle;       // goroutines that came to the runtime without a processor and found an idle or an
+                                // offered one; scheduler lock
+    counter returns_queued;     // // that queued instead, mostly because they found none; scheduler lock
 };
 
 }  // namespace dunlin::sched

@@ -1,22 +1,22 @@
 // blocking.cpp - see blocking.h.
 //
-// Problem    A call may take 100 ns or a second, and it is not known beforehand which. Handing the processor on costs 5
-//            to 10 us and a thread's wake-up; keeping it costs the others the whole time of the call.
-// Protocol   begin   the goroutine says that it is in such a call (its wait reason, and the machine's blocking_tick)
-//                    and leaves the runtime with its processor, which the monitor takes when it lasts (hand_off.cpp).
-//                    That is all a short call costs: a few stores.
-//                    Where calls have lasted before (score), and a goroutine waits, the processor is handed on at once.
+// Problem    A call may take 100 ns or a second, and which is not known beforehand. Handing the processor on costs 5 to
+//            10 us and a thread's wake-up; keeping it costs the other goroutines the whole time of the call.
+// Protocol   begin the goroutine notes that it is in such a call (its wait reason, and the machine's blocking_tick) and
+//                    leaves the runtime with its processor, which the monitor takes if the call lasts (hand_off.cpp).
+//                    So a short call costs only a few stores. Where calls have lasted before (score), and a goroutine
+//                    waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues
-//                    (lost_processor.cpp). It gives way here if its turn is over (preempt_later): short calls
-//                    without end are never what the monitor takes a processor from.
+//                    (lost_processor.cpp). The goroutine gives way here if its turn is over (preempt_later): the
+//                    monitor never takes a processor from an endless series of short calls.
 // Score      0 to 4 for each place. 0: there has been no call. If a goroutine waits, the first call calls the monitor,
 //            which would find the call only in its next round, up to a millisecond later. 1: no call has lasted yet,
-//            and none is timed. When the monitor has taken the processor from one it leaves word which place that was
-//            (slow_place), and the next call there, or the end of this one, makes it 3: a hundred that look up a name
-//            do not each wait for the monitor. Above 1 calls are timed: two up when one took longer than what handing
-//            on costs, one down when not. From 3 on it is handed on at once.
+//            and none is timed. When the monitor has taken the processor from a call it notes the place (slow_place),
+//            and the next call there, or the end of this one, makes the score 3: so a hundred goroutines that look up a
+//            name do not each wait for the monitor. Above 1 calls are timed: two up if the call took longer than
+//            handing on costs, one down if not. From 3 on the processor is handed on at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which
-//            calls block; here places learn.
+//            calls block; here each place learns it.
 #include "sched/goroutines/blocking.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -50,7 +50,7 @@ void hand_on_at_once(machine* m) noexcept {
     processor* p = release_processor(m);
     m->taken.store(1, std::memory_order_relaxed);
     p->counts.hand_offs.add();
-    if (spare_machines() < 2) want_spare_machine();  // in time for the next one
+    if (spare_machines() < 2) want_spare_machine();  // in time for the next call
     offer_processor(p);
 }
 
@@ -66,7 +66,7 @@ void learn_from_monitor(platform::atomic<unsigned char>& score) noexcept {
     if (score.load(std::memory_order_relaxed) <= none_has_lasted) learn(score, true);
 }
 
-// Of a call that began before the trace, only the end is noted: the trace's list of goroutines at its beginning has
+// If a call began before the trace, only its end is noted: the list of goroutines at the beginning of the trace shows
 // this one in a call.
 [[gnu::noinline, gnu::cold]] void note_if_traced(machine* m, tracing::kind what, const goroutine* self) noexcept {
     if (tracing::on()) tracing::note(m, what, self);
@@ -97,7 +97,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
     if (const unsigned char lasts = score.load(std::memory_order_relaxed); DUNLIN_UNLIKELY(lasts != none_has_lasted)) {
         if (lasts == never_called) {
             unsigned char expected = never_called;
-            // or the monitor has told another first call
+            // this fails if another call has learnt from the monitor meanwhile
             score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
             if (somebody_waits_for(p)) hurry_monitor();
         } else {
@@ -112,7 +112,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
 void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& entry) noexcept {
     machine* m = current_machine();
     if (m == nullptr) return;
-    // Learnt before the goroutine queues for a processor, which may take long: others make calls at this place
+    // Learn before the goroutine queues for a processor, which may take long: others make calls at this place
     // meanwhile.
     if (DUNLIN_UNLIKELY(entry.began_ns != 0)) {
         if (entry.began_ns == blocking_entry::steered) {

@@ -6,7 +6,7 @@
 #include "sched/data/types.h"
 #include "sched/machines/machine.h"
 
-// Records with private parts are read from outside as well: the compiler knows their layout.
+// offsetof is applied to types that are not standard-layout, too: these compilers know their layout.
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
 namespace {
@@ -43,9 +43,9 @@ constexpr std::uint64_t number(auto value) noexcept { return static_cast<std::ui
 [[gnu::used]] constinit const sched::debug_table dunlin_debug_layout = {
     {'d', 'u', 'n', 'l', 'i', 'n', 'D', 'L'},
     1,
-    64,  // those without a name are none
+    64,  // entries without a name are unused
     {
-        // Every descriptor there is: chunks[0 .. chunk_count), in the last of them the first last_used.
+        // All descriptors: chunks[0 .. chunk_count); the last chunk has only last_used of them.
         ADDRESS("chunks", sched::the_descriptors.at),
         ADDRESS("chunk_count", sched::the_descriptors.count),
         ADDRESS("last_used", sched::the_descriptors.last_used),
@@ -55,14 +55,14 @@ constexpr std::uint64_t number(auto value) noexcept { return static_cast<std::ui
         NUMBER("context.sp", offsetof(stack::context, sp)),
         NUMBER("context.fp", offsetof(stack::context, fp)),
         NUMBER("context.pc", offsetof(stack::context, pc)),
-        AT(goroutine, stack),  // of a slot; null: not started
+        AT(goroutine, stack),  // the address of a slot; null: not started
         NUMBER("slot.top", offsetof(stack::slot, top)),
-        AT(goroutine, state),  // one byte each, as the next three
+        AT(goroutine, state),  // one byte, as are the next three
         AT(goroutine, saved),
         AT(goroutine, reason),
         AT(goroutine, flags),
         AT(goroutine, id),
-        AT(goroutine, created_at),  // bit 63: the rest is an address of code; else of a place
+        AT(goroutine, created_at),  // bit 63 set: the rest is an address of code; else it is the address of a place
         AT(goroutine, waits_at),    // the address of a place, or null
         AT(goroutine, waits_since_ns),
         AT(goroutine, extra),
@@ -77,7 +77,7 @@ constexpr std::uint64_t number(auto value) noexcept { return static_cast<std::ui
         NUMBER("place.file", offsetof(place, file)),
         NUMBER("place.function", offsetof(place, function)),
         NUMBER("place.line", offsetof(place, line)),
-        // States and reasons by number: arrays of texts.
+        // The texts of states and reasons: arrays, indexed by number.
         ADDRESS("state_texts", state_texts),
         NUMBER("states", sizeof(state_texts) / sizeof(char*)),
         NUMBER("state.dead", sched::goroutine_state::dead),

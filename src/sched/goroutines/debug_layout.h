@@ -1,14 +1,13 @@
-// debug_layout.h - where a debugger finds the goroutines, of a live process or of a core file.
+// debug_layout.h - tells a debugger where the goroutines of a live process or a core file are.
 //
-// Problem    An optimised or stripped program has no debug information of this library, and a core file no code that
-//            runs. But some fifty numbers say which goroutines there are, and where the registers of those that do
-//            not run are kept.
-// Data       A table of them in read-only memory: each has a name, and is an offset, a size, a bit or an address. A
-//            tool asks by name, so a new entry disturbs none that does not know it. `version` is raised when the
-//            meaning of one changes.
-// Found      by a note of the ELF file, of the owner "dunlin" and type 2, in a section of its own: it is loaded with
-//            the program, and strip leaves it. It is the distance from itself to the table, 4 bytes. A process has one
-//            for each copy of this library.
+// Problem    An optimised or stripped program has no debug information for this library, and in a core file no code can
+//            run. But some fifty numbers are enough to find the goroutines, and the registers of those that do not run.
+// Data       A table of these numbers in read-only memory: each has a name, and is an offset, a size, a bit or an
+//            address. A tool asks by name, so a new entry does not disturb tools that do not know it. `version` is
+//            raised when the meaning of an entry changes.
+// Found      through a note in the ELF file, with owner "dunlin" and type 2, in a section of its own: it is loaded with
+//            the program, and strip keeps it. It contains the distance from itself to the table, 4 bytes. A process has
+//            one note for each copy of this library.
 // Cost       None: the process itself never reads it.
 // Tests      tests/sched/debug_layout_test.cpp, tests/debuggers/
 #pragma once

@@ -1,4 +1,4 @@
-// extra.h - what few goroutines have: a name, labels, local values (goroutine_extra of types.h).
+// extra.h - what only few goroutines have: a name, labels, local values (goroutine_extra of types.h).
 #pragma once
 
 #include <string_view>
@@ -7,14 +7,15 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// g's extra part, which is made if there is none, before g starts. Throws std::bad_alloc. A running goroutine changes
-// its own inside the runtime only, since dumps look at it.
+// g's extra part, which is made if there is none. Only before g starts: a running goroutine changes its own inside the
+// runtime, since dumps look at it. Throws std::bad_alloc.
 goroutine_extra& extra_of(goroutine* g);
-// Makes the extra part of the current goroutine. Throws std::bad_alloc.
+// Makes the extra part of the current goroutine, if it has none. Throws std::bad_alloc.
 void make_extra_of_current();
-// Destroys them in reverse order of construction, until none is left: destructors may make others. Outside the runtime.
+// Destroys the values in reverse order of construction, until none is left: destructors may make new ones. Outside the
+// runtime.
 void destroy_local_values(local_values& list) noexcept;
-// Throws std::bad_alloc. Nothing on a plain thread.
+// Throws std::bad_alloc. Does nothing on a plain thread.
 void name_current_goroutine(std::string_view name);
 
 }  // namespace dunlin::sched

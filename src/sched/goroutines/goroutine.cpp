@@ -21,27 +21,27 @@
 //  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
 //                                                                 running in the same handler
 //
-// The page follows one life: go, queued, run, park, ready, end. Beside it: goroutine.h (start_goroutine() and what else
-// is inlined), work/submit.h (where a queued one is put), machine_main.cpp (the thread that runs it), switch.h (from
-// one to the next), yield.cpp, extra.h (name, labels, local values).
+// The file follows one life: go, queued, run, park, ready, end. Beside it: goroutine.h (start_goroutine() and what else
+// is inlined), work/submit.h (where a runnable goroutine is put), machine_main.cpp (the thread that runs it), switch.h
+// (from one to the next), yield.cpp, extra.h (name, labels, local values).
 //
-// Two moments are hard.
+// Two moments are difficult.
 //
 // 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another
 //    thread may take g and want to run it. So the leaver clears `saved` first, then makes itself known, then switches;
 //    and the context that it switches to sets `saved` (after_switch), which is the commit of the departure. The
 //    executor, the machine that is about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait
-//    where it stands: it may be leaving a goroutine itself, and the other machine may be waiting for that one. It
+//    where it is: it may be leaving a goroutine itself, and the other machine may be waiting for that goroutine. It
 //    switches to its thread's own stack first (that commits its own departure) and waits there. The wait is as long as
-//    a switch takes, unless the kernel preempts the leaving thread in it. (Go instead switches to the scheduler's stack
-//    first and runs an "unlock function" there; we go from goroutine to goroutine directly, and locks are released
-//    before the switch: docs/decisions/002-leaving.md.)
+//    a switch takes, unless the kernel preempts the leaving thread during the switch. (Go instead switches to the
+//    scheduler's stack first and runs an "unlock function" there; we switch from goroutine to goroutine directly, and
+//    locks are released before the switch: docs/decisions/002-leaving.md.)
 //
-// 2. Stacks. A goroutine has none until it first runs. dunlin_goroutine_loop() stands at the base of every stack and
-//    runs one new goroutine after the other, so a million short goroutines use one stack per machine. One that parks
-//    takes the stack along, loop and all; its machine continues elsewhere: on the next goroutine's stack, or with a new
-//    loop on another stack. When the parked one has ended, the loop below it goes on, or gives its stack back and
-//    leaves without saving anything, since there is nothing to come back to.
+// 2. Stacks. A goroutine has no stack until it first runs. dunlin_goroutine_loop() is at the base of every stack and
+//    runs one new goroutine after the other, so a million short goroutines use one stack per machine. A goroutine that
+//    parks keeps the stack, with the loop at its base; its machine continues elsewhere: on the next goroutine's stack,
+//    or with a new loop on another stack. When the parked goroutine has ended, the loop at its base goes on, or gives
+//    its stack back and leaves without saving anything, since there is nothing to come back to.
 #include "sched/goroutines/goroutine.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -72,10 +72,10 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// The public headers refuse callables that want more at compile time.
+// The public headers refuse, at compile time, callables that need more.
 constexpr std::align_val_t heap_frame_align{64};
 
-// Binds a stack of the size that the program asked for, at once, so that go() can say that there is no memory for it.
+// Binds a stack of the size that the program asked for, now, so that go() can report that there is no memory for it.
 void bind_own_stack(goroutine* g, std::size_t bytes) {
     const unsigned size_class = stack::class_for(bytes);
     if (size_class == stack::no_class) {
@@ -102,7 +102,7 @@ void inherit_labels(goroutine* g) {
     if (parent->extra->task != 0) extra_of(g).task = parent->extra->task;
 }
 
-// The rarer half of make_goroutine(). After an exception the caller gives g back.
+// The rarer half of make_goroutine(). If it throws, the caller gives g back.
 void make_parts(goroutine* g, std::size_t bytes, std::size_t align, std::size_t stack_bytes) {
     if (bytes > inline_frame_bytes || align > 16) {
         *reinterpret_cast<void**>(g->inline_frame) = ::operator new(bytes, heap_frame_align);
@@ -122,7 +122,7 @@ void free_parts(goroutine* g) noexcept {
     }
 }
 
-// The descriptor of a goroutine that has ended goes back to the pool. By p's owner, inside the runtime.
+// Puts the descriptor of a goroutine that has ended back into the pool. Called by p's owner, inside the runtime.
 [[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
     put_descriptor(p, g);
@@ -184,7 +184,7 @@ void discard_unbegun(goroutine_list& list) noexcept {
 
 void start_goroutine_outside(goroutine* g) noexcept {
     // Runnable, counted and queued in one step: the deadlock check must not find a goroutine that exists and cannot
-    // run, nor the end of run() one that is runnable and in no queue, which it would freeze.
+    // run; nor must the end of run() find one that is runnable and in no queue, and freeze it.
     the_scheduler.lock.lock();
     stamp(g, 1);
     if (DUNLIN_UNLIKELY(tracing::looks())) tracing::note_runnable_outside(g, tracing::cause::outside);
@@ -224,7 +224,7 @@ namespace {
 
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept;  // below, where a life ends
 
-// Leaves a stack on which nothing remains to be done. `next` has a context or is null.
+// Leaves a stack that is no longer needed. `next` has a context or is null.
 [[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine,
     bool own) noexcept {
     const stack::context* to = &m->scheduler_context;
@@ -234,7 +234,8 @@ namespace {
         m->next = next;
         m->next_stack = mine;  // given back on the scheduler's stack, when this one is no longer in use
     } else {
-        // The list is private to this processor until after the jump; what put_stack() spills are others.
+        // This processor's list is private to it until after the jump; the stacks that put_stack() gives away are
+        // others.
         put_stack(processor_of(m), mine);
         if (next != nullptr && next->stack != nullptr && ready_to_run(next)) {
             view = tool_view(next->stack);
@@ -256,7 +257,8 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
     commit_departure(m);
     goroutine* g = m->next;
     stack::slot* mine = m->next_stack;
-    const bool own = g == nullptr;  // entered through the goroutine's own context: its stack was bound at go()
+    const bool own = g == nullptr;  // true: entered through the goroutine's own context, since its stack was bound at
+                                    // go()
     if (own) {
         g = m->current.load(std::memory_order_relaxed);
         mine = g->stack;
@@ -268,7 +270,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
             g->stack = mine;
             take_over(m, g);
         }
-        g->group.store(nullptr, std::memory_order_relaxed);  // begun: no waiter may run it in place any more
+        g->group.store(nullptr, std::memory_order_relaxed);  // it begins: from now on no waiter may run it in place
         if (DUNLIN_UNLIKELY(g->marks.any())) note_marks(processor_of(m), g);
         *m->error_number = 0;
         leave(m);
@@ -334,7 +336,7 @@ void ready(goroutine* g) noexcept {
     // Callers on the scheduler's stack, or already inside the runtime, stay inside.
     const bool outside = m->in_runtime.load(std::memory_order_relaxed) == 0;
     if (outside) m = enter(m);
-    // its run() has returned: it stays where it is
+    // its run() has returned: g stays where it is
     if (DUNLIN_UNLIKELY(g->state.load(std::memory_order_acquire) == goroutine_state::frozen)) {
         if (outside) leave(m);
         return;
@@ -344,8 +346,8 @@ void ready(goroutine* g) noexcept {
     if (outside) leave(m);
 }
 
-// Callers may have no processor. Then nothing but the lock keeps out the end of run(), which freezes goroutines under
-// it (retire.cpp): a caller finds a goroutine frozen, or its push came before.
+// Callers may have no processor. Then only the lock keeps out the end of run(), which freezes goroutines under it
+// (retire.cpp): a caller finds a goroutine frozen, or pushes it before.
 void ready_all(goroutine_list& list, tracing::cause why) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
@@ -388,8 +390,8 @@ namespace {
     if (g->flags & goroutine::main) hooks.main_ended(g);
 }
 
-// The function has returned, or was unwound. The exchange of `join` is the last use of g: from then on it belongs to
-// the joiner.
+// The function has returned, or was unwound. The exchange of `join` is the last use of g: from then on g belongs to the
+// joiner.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
     processor* p = processor_of(m);
     p->counts.ended.add();
@@ -398,13 +400,13 @@ namespace {
     if (DUNLIN_UNLIKELY(g->flags & (goroutine::main | goroutine::traced))) note_end(m, g);
     if (g->flags & goroutine::joinable) {
         if (g->flags & goroutine::in_place) {
-            // The joiner is the goroutine on whose stack it ran.
+            // The joiner is the goroutine on whose stack g ran.
             g->join.store(1, std::memory_order_relaxed);
             return;
         }
         // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
-        // consistent for a joiner in the lot: this exchange comes before wake_joiner()'s look for a joiner there, and
-        // the joiner's announcement before its look at `join`. Weaker, both could miss the other.
+        // consistent for a joiner in the lot: this exchange comes before wake_joiner() looks for a joiner there, and
+        // the joiner's announcement before its load of `join`. With a weaker order each could miss the other.
         const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
         if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;
@@ -450,7 +452,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     self->reason.store(wait_reason::in_place_join, std::memory_order_relaxed);
     self->waits_at = where;
     transition<goroutine_state::running, goroutine_state::waiting>(self->state);
-    // Scope guards in the child ask std::uncaught_exceptions(), which must not count the exceptions of the waiter.
+    // Scope guards in the child call std::uncaught_exceptions(), which must not count the waiter's exceptions.
     stack::exception_state ours;
     if (DUNLIN_UNLIKELY(!m->exceptions->empty())) ours = std::exchange(*m->exceptions, {});
     const int our_errno = *m->error_number;

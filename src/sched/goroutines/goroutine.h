@@ -1,5 +1,5 @@
-// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life; what spawn
-// and join do in the common case is inlined here (docs/decisions/025-fork-join.md).
+// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life; the common
+// case of spawn and join is inlined here (docs/decisions/025-fork-join.md).
 #pragma once
 
 #include "sched/data/types.h"
@@ -13,8 +13,8 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The goroutine that this thread runs, or null. The pointer is good until that goroutine ends; its machine may be
-// another one at any moment.
+// The goroutine that this thread runs, or null. The pointer is valid until that goroutine ends; the goroutine may move
+// to another machine at any moment.
 inline goroutine* current_goroutine() noexcept {
     machine* m = current_machine();
     return m ? m->current.load(std::memory_order_relaxed) : nullptr;
@@ -40,27 +40,29 @@ goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stac
     g->flags = 0;
     return g;
 }
-// Undoes make_goroutine(): the callable could not be constructed.
+// Undoes make_goroutine(), if the callable could not be constructed.
 void discard_goroutine(goroutine* g) noexcept;
-// The same for many that were started and never began, linked by `link`: their callables are not destroyed.
+// The same for many goroutines that were started and never began to run, linked by `link`: their callables are not
+// destroyed.
 void discard_unbegun(goroutine_list& list) noexcept;
 // Spawn, second half: g becomes runnable. Any thread.
 inline void start_goroutine(goroutine* g) noexcept;
 void start_goroutine_outside(goroutine* g) noexcept;  // the part for plain threads
 
-// Both halves at once, by a machine that is inside the runtime: a detached goroutine whose frame is one pointer. False:
-// no memory for it.
+// Both halves at once, on a machine that is inside the runtime: starts a detached goroutine whose frame is one pointer.
+// False: there is no memory for it.
 bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
-// The second half by such a machine, for a goroutine that was made with its entry.
+// The second half on such a machine, for a goroutine that was made with its entry.
 void start_made_inside_runtime(goroutine* g) noexcept;
 
-// Waiting -> runnable, by the thread that took g's waiter off its queue. Any thread. g may run and end before this
-// returns.
+// Waiting -> runnable. Called by the thread that took g's waiter off its queue, which may be any thread. g may run and
+// end before this returns.
 void ready(goroutine* g) noexcept;
-// Many at once, linked by `link`: readies them all, then wakes.
+// Readies many at once, linked by `link`, and then wakes a machine.
 void ready_all(goroutine_list& list, tracing::cause why = tracing::cause::outside) noexcept;
 
-// Readies goroutines that wait, at the tail of this machine's local queue (without a processor: of the global one).
+// Readies waiting goroutines: puts them at the tail of this machine's local queue (without a processor: of the global
+// one).
 void ready_polled(goroutine_list& list) noexcept;
 
 // Running -> waiting. First half: after it, and while the caller still holds the lock of what it waits on, others may
@@ -72,40 +74,41 @@ inline void prepare_to_park(goroutine* self, wait_reason reason, const std::sour
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::waiting>(self->state);
 }
-// Second half: gives the thread to another goroutine until readied. The caller is inside the runtime (enter) and holds
-// no lock; on return it is outside.
+// Second half: gives the thread to another goroutine until this one is readied. The caller is inside the runtime
+// (enter) and holds no lock; on return it is outside.
 void park(machine* m) noexcept;
 
 // Runs `child`, which the caller has taken off its run queue, on the current goroutine's stack. The caller is inside
-// the runtime; so it is on return, perhaps on another machine, which is returned.
+// the runtime, also on return; returns the machine that it is on then, perhaps another one.
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept;
 // Is there room on this stack for a child that expects a stack of its own?
 [[gnu::always_inline]] inline bool room_for_child(const goroutine* self) noexcept {
-    if (self->flags & goroutine::locked) return false;  // its thread runs nothing else
-    // A child may expect a default stack. It gets three quarters of one, or it runs on its own.
+    if (self->flags & goroutine::locked) return false;  // its thread runs no other goroutine
+    // A child may expect a stack of the default size. It gets three quarters of that, or else runs on a stack of its
+    // own.
     const std::byte* here = static_cast<const std::byte*>(__builtin_frame_address(0));
     const auto left = static_cast<std::size_t>(here - self->stack->low());
     return left >= stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed)) / 4 * 3;
 }
 
-// `self`, queued as runnable already, gives its thread to the scheduler's stack. Returns when it runs again, on the
-// machine it runs on then.
+// `self`, which is already queued as runnable, gives its thread to the scheduler's stack. Returns when self runs again;
+// returns the machine that it is on then.
 machine* leave_queued(machine* m, goroutine* self) noexcept;
-// The same for one that is not queued yet: it goes to the global queue, because the world stops or its thread is to
-// end.
+// The same for a goroutine that is not queued yet: puts it into the global queue, because the world stops or its thread
+// is to end.
 machine* requeue(machine* m, goroutine* self) noexcept;
 
-// Ends the current goroutine: destructors run, then it is dead.
+// Ends the current goroutine: runs the destructors of its stack, then it is dead.
 [[noreturn]] void exit_goroutine();
 
-// The descriptor of an ended joinable goroutine goes back to the pool. Any thread.
+// Puts the descriptor of an ended joinable goroutine back into the pool. Any thread.
 void release_goroutine(goroutine* g) noexcept;
 
-// The same by the goroutine's own end, which finds that the holder has let it go (park/join.cpp).
+// The same at the goroutine's own end, if its holder has let it go already (park/join.cpp).
 void put_back_inside_runtime(goroutine* g) noexcept;
 
-// ready() by a machine that is inside the runtime and has claimed g's waiter there. g cannot have been frozen since:
-// the end of run() stops the world first, and so waits until this machine leaves the runtime.
+// ready() on a machine that is inside the runtime and has claimed g's waiter there. g cannot have been frozen since the
+// claim: the end of run() stops the world first, and so waits until this machine leaves the runtime.
 inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     assert_inside(m);
     transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
@@ -118,7 +121,7 @@ inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
         return;
     }
     m = enter(m);
-    // Inside the runtime the world does not stop: the end of run() finds a goroutine that is dead, or one that is in a
+    // While this machine is inside the runtime the world does not stop: the end of run() finds g either dead or in a
     // queue.
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     processor* p = processor_of(m);

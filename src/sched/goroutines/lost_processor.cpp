@@ -1,9 +1,10 @@
-// lost_processor.cpp - a goroutine comes to the runtime and its processor is gone.
+// lost_processor.cpp - a goroutine enters the runtime and its processor is gone.
 //
-// It was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
-// (processor.cpp), or because its run() has returned (retire.cpp). In this order the goroutine gets: the processor that
-// it had, if it is idle; any idle one; one that was offered and that no machine has come for yet (machine.h); a place
-// in the global queue. If no more threads can be made, it queues in any case, and its thread serves another goroutine.
+// The processor was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
+// (processor.cpp), or because its run() has returned (retire.cpp). The goroutine gets the first of these that is
+// available: the processor that it had, if it is idle; any idle one; one that was offered and for which no machine has
+// come yet (machine.h); a place in the global queue. If no more threads can be made and other goroutines wait for one,
+// it queues in any case, and its thread serves another goroutine.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
@@ -17,7 +18,7 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// S1 to S3 of handshake.h. True: a processor is ours after all.
+// S1 to S3 of handshake.h. True: this machine has a processor after all.
 bool ask_for_it_back(machine* m) noexcept {
     for (;;) {
         processor* had = m->last_p;
@@ -25,27 +26,28 @@ bool ask_for_it_back(machine* m) noexcept {
         had->retake.lock();                                                   // S2
         m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
         platform::light_barrier();
-        // pairs with the release of T4: a null that follows another processor
+        // pairs with the release of T4: if this is a null that follows another processor,
         processor* now = m->p.load(std::memory_order_acquire);
-        const bool another = now != had && (now != nullptr || m->last_p != had);  // shows that other as last_p
+        const bool another = now != had && (now != nullptr || m->last_p != had);  // it shows the other as last_p
         had->retake.unlock();
         if (!another) return now == had;
     }
 }
 
-// Switches from goroutine `self` to the thread's own stack for good: it never runs again (its run() has returned).
+// Switches from goroutine `self` to the thread's own stack for good: self never runs again (its run() has returned).
 [[noreturn]] void abandon(machine* m, goroutine* self) noexcept {
     self->state.store(goroutine_state::frozen, std::memory_order_release);
     call_monitor_for_lost();
     m->leaving = nullptr;
     *m->exceptions = {};
-    // Not the last switch of a goroutine that has ended: its frames stay, since timers and other goroutines point to
-    // them.
+    // Not before_last_switch(), as for a goroutine that has ended: the frames stay, since timers and other goroutines
+    // point to them.
     stack::before_switch(self->fake, m->own_stack);
     stack::jump_context(&m->scheduler_context);
 }
 
-// The goroutine is lost; its machine is as new, and must not be frozen any more. Under the lock, which this releases.
+// The goroutine is lost; its machine is as good as new, and must no longer be frozen. Under the lock, which this
+// releases.
 [[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -53,18 +55,18 @@ bool ask_for_it_back(machine* m) noexcept {
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
     m->stray.store(false, std::memory_order_relaxed);
-    // except where its thread was changed: os_thread.cpp, rule 4; frozen.cpp
+    // unless its thread was changed: os_thread.cpp, rule 4; frozen.cpp
     if (m->locked_g != nullptr || m->lowered) m->must_end = true;
     m->locked_g = nullptr;
-    // start_world() asks, under this lock, whether to give it its processor back
+    // under this lock, start_world() asks whether to give the machine its processor back
     m->current.store(nullptr, std::memory_order_relaxed);
     s.lock.unlock();
     abandon(m, self);
 }
 
-// Under the lock. True: no more threads can be made, and goroutines wait for one although processors are idle. Then a
-// goroutine that comes back from a call gives its thread to one of them; otherwise it would go from call to call and
-// they would never run.
+// Under the lock. True: no more threads can be made, and goroutines wait for one. Then a goroutine that comes back from
+// a call gives its thread to one of them, even where it could have a processor; otherwise it would go from call to call
+// and they would never run.
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -75,17 +77,17 @@ bool others_lack_a_thread() noexcept {
 
 [[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    // A taker has stored 1 over it before its barrier, as for enter() (steering.h).
+    // If there is a taker, it has stored 1 over steered_taken before its barrier, as for enter() (steering.h).
     if (m->taken.load(std::memory_order_acquire) == steered_taken) {
         if (steering* simulation = steered()) return simulation->point(m);
-        std::uint32_t before = steered_taken;  // left over from one that has ended
+        std::uint32_t before = steered_taken;  // left over from a simulation that has ended
         m->taken.compare_exchange_strong(before, 0, std::memory_order_acq_rel);
         if (before == steered_taken) return m;
     }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     for (;;) {
-        // The taker may be about to give up (T3), or may wait for this machine to come out: it holds the lock until it
-        // knows.
+        // The taker may be about to give up (T3), or may wait for this machine to leave the runtime: it holds the lock
+        // until it has decided.
         bool have_it;
         {
             unstoppable_section section;

@@ -12,8 +12,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// g may still be leaving another machine. That machine needs nothing from this thread to finish, except for the CPU
-// where there are more threads than CPUs.
+// g may still be leaving another machine. To finish, that machine needs nothing from this thread, except the CPU if
+// there are more threads than CPUs.
 void wait_until_saved(const goroutine* g) noexcept {
     for (int i = 0; g->saved.load(std::memory_order_acquire) == 0; ++i) {
         if (i < 100) {
@@ -24,8 +24,8 @@ void wait_until_saved(const goroutine* g) noexcept {
     }
 }
 
-// To another stack, whose `view` was looked up while it was still ours. Returns when the thread comes back to the
-// scheduler's stack.
+// Switches to another stack, whose `view` was looked up while that stack was still ours. Returns when the thread comes
+// back to the scheduler's stack.
 void switch_from_scheduler(machine* m, const stack::context* to, const stack::sanitizer_stack& view) noexcept {
     stack::before_switch(m->fake, view);
     stack::switch_context(&m->scheduler_context, to);
@@ -68,7 +68,8 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept {
 }
 
 [[gnu::noinline]] void machine_main(machine* m) noexcept {
-    look_for_a_processor(m);  // it was made because there was work, and perhaps a processor, but no thread
+    look_for_a_processor(m);  // the thread was made because there was work, and perhaps a processor, but no thread for
+                              // it
     for (;;) {
         if (DUNLIN_UNLIKELY(m->call.entry != nullptr)) {
             make_thread_call(m);

@@ -1,13 +1,13 @@
 // os_thread.cpp - lock_os_thread() and what follows from it.
 //
-// Rules      1  A wired goroutine runs on its machine only, and the machine runs nothing else.
+// Rules      1 A wired goroutine runs only on its machine, and that machine runs nothing else.
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
 //            3  When another machine finds it in a queue, it gives its own processor to the wired machine:
 //               hand_to_its_machine().
-//            4  When it ends wired, its thread ends with it: whatever it did to the thread goes away. (Go: the same.)
+//            4  When it ends wired, its thread ends with it: whatever it did to the thread is gone. (Go: the same.)
 //            5  Threads are never copies of a wired one: all are created by the thread maker (thread_maker.h).
-//            6  A waiter that is wired runs no child in place, and a child that ends wired in place takes the thread
-//               away from under the waiter, which goes on elsewhere.
+//            6  A waiter that is wired runs no child in place. If a child ends wired in place, the thread ends as well,
+//               and the waiter goes on on another thread.
 // Source     Go 1.24 runtime/proc.go: LockOSThread, stoplockedm, startlockedm, templateThread. Differs: the main
 //            goroutine of run() has no thread of its own.
 #include "sched/goroutines/os_thread.h"
@@ -41,7 +41,7 @@ void give_processor_away(machine* m) noexcept {
         start_machine(p, false, wake_place::here);
         return;
     }
-    // R2 and R3 of wake.h, for a machine that cannot come back itself.
+    // R2 and R3 of wake.h, on behalf of a machine that cannot come back and search.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
     // Some machine has to sleep for the timers, too.
@@ -51,7 +51,7 @@ void give_processor_away(machine* m) noexcept {
 }  // namespace
 
 void lock_os_thread() {
-    if (current_machine() == nullptr) return;  // a plain thread is wired to itself
+    if (current_machine() == nullptr) return;  // a plain thread always runs the same code
     auto spare = std::make_unique<goroutine_extra>();
     machine* m = enter(current_machine());
     goroutine* self = m->current.load(std::memory_order_relaxed);
@@ -79,7 +79,7 @@ void unlock_os_thread() noexcept {
 
 goroutine* wait_for_locked(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    // The goroutine that the wired one chose on its way out cannot run here.
+    // The goroutine that the wired one chose when it left cannot run here.
     if (goroutine* chosen = m->next) {
         m->next = nullptr;
         put_run_next(processor_of(m), chosen);
@@ -104,7 +104,7 @@ void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     // The wired machine may still be on its way to sleep: its wake word keeps the message.
     processor* p = release_processor(m);
     s.lock.lock();
-    // may be -1 until that machine has gone to sleep: then it runs, which is the truth
+    // may be -1 until that machine has counted itself as waiting: this is right, since it is to run then
     --s.locked_machines_waiting;
     s.lock.unlock();
     its->handed_p = p;

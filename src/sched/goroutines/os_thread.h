@@ -5,23 +5,23 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Wires the current goroutine and its thread to each other, until unlock_os_thread() has been called as often. Throws
-// std::bad_alloc.
+// Wires the current goroutine and its thread to each other, until unlock_os_thread() has been called as many times.
+// Throws std::bad_alloc.
 void lock_os_thread();
 void unlock_os_thread() noexcept;
 
-// On the scheduler's stack of a machine whose wired goroutine has left: gives the processor away and sleeps until that
-// goroutine is to run again, and returns it. Null: it never will, and the machine ends.
+// Called on the scheduler's stack of a machine whose wired goroutine has left: gives the processor away, sleeps until
+// that goroutine is to run again, and returns it. Null: it never will, and the machine ends.
 goroutine* wait_for_locked(machine* m) noexcept;
 
 // m has taken g off a queue, but g is wired to another machine: gives m's processor to that machine, which runs g.
 void hand_to_its_machine(machine* m, goroutine* g) noexcept;
 
-// m's goroutine ended while wired: the state of the thread may be anything, so the thread runs nothing else and ends.
-// Gives the processor away.
+// m must end (must_end, or wait_for_locked() has returned null): gives the processor away and counts m as ended.
+// After a wired goroutine the state of the thread may be anything, so the thread runs nothing else.
 void retire_machine(machine* m) noexcept;
 
-// At the end of run(), under the scheduler lock: machines that wait for goroutines of it end too.
+// Called at the end of run(), under the scheduler lock: tells machines that wait for goroutines of that run() to end.
 void dismiss_locked_machines() noexcept;
 
 }  // namespace dunlin::sched

@@ -1,13 +1,13 @@
-// pool.cpp - descriptors and stacks: per processor first, then from the shared store.
+// pool.cpp - descriptors and stacks: from the processor's own lists first, then from the shared store.
 //
-// Data       Both are last-in first-out, so that what is handed out is what the cache still holds. A processor's lists
-//            are touched by its machine alone. Descriptors: one magazine in use and a full one in reserve; whole
-//            magazines go to the shared store and come from it (Bonwick, Adams: "Magazines and Vmem", 2001). Stacks: a
-//            list that has grown too long gives its older half away, so what goes is what has been idle longest, and
-//            never the one that its owner is just leaving.
-// Descriptors are type-stable: cut from chunks that are never freed, because stale pointers to them are looked at (a
-// thief that loses its CAS, a run queue's tail). Chunks are 2 MiB, all but the first on huge pages where the system
-// gives them.
+// Data       Both are last-in first-out, so that what is handed out is still in the cache. Only its machine touches a
+//            processor's lists. Descriptors: one magazine in use and a full one in reserve; whole magazines go to the
+//            shared store and come from it (Bonwick, Adams: "Magazines and Vmem", 2001). Stacks: a list that has grown
+//            too long gives its older half away: the stacks that have been idle longest, and never the one that its
+//            owner is just leaving.
+// Descriptors are type-stable: cut from chunks that are never freed, because other threads may read through stale
+// pointers to them (a thief that loses its CAS, a run queue's tail). Chunks are 2 MiB, all but the first on huge pages
+// if the system provides them.
 #include <dunlin/detail/atomic.hpp>
 
 #include <mutex>
@@ -25,8 +25,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// An archive's member is linked when it is referred to: every program has descriptors, and this table of where they
-// are.
+// A member of an archive is linked only if something refers to it. Every program has descriptors, so it gets this table
+// of where they are, too.
 [[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
 
 constexpr std::size_t chunk_bytes = descriptor_chunks::chunk_bytes;
@@ -39,14 +39,14 @@ goroutine* loose = nullptr;                        // single descriptors, from p
 std::size_t cut_from_last_chunk = descriptors_in_a_chunk;
 descriptor_chunks& chunks = the_descriptors;
 
-// Under store_lock. One more descriptor, or null.
+// Under store_lock. Makes one more descriptor; null: no memory.
 goroutine* cut_descriptor() noexcept {
     if (cut_from_last_chunk == descriptors_in_a_chunk) {
         const std::size_t n = chunks.count.load(std::memory_order_relaxed);
         if (n == descriptor_chunks::max) return nullptr;
         std::byte* memory = platform::reserve(chunk_bytes, chunk_bytes);
         if (!memory) return nullptr;
-        // Not the first: a program with ten goroutines shall not pay two megabytes for them.
+        // Not for the first: a program with ten goroutines should not pay two megabytes for them.
         if (n > 0) platform::want_huge_pages({memory, chunk_bytes});
         chunks.at[n].store(reinterpret_cast<goroutine*>(memory), std::memory_order_relaxed);
         chunks.last_used.store(0, std::memory_order_relaxed);
@@ -60,14 +60,14 @@ goroutine* cut_descriptor() noexcept {
     return g;
 }
 
-// Whole magazines go back and forth, so no list of cold descriptors is walked: the next magazine hangs on its first
-// descriptor's `extra`.
+// Whole magazines go back and forth, so no list of cold descriptors is walked: `extra` of a magazine's first descriptor
+// points to the next magazine.
 goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
 void set_next_magazine(goroutine* first, goroutine* next) noexcept {
     first->extra = reinterpret_cast<goroutine_extra*>(next);
 }
 
-// Under store_lock, of a store that is not empty.
+// Under store_lock; the store is not empty.
 goroutine* take_magazine() noexcept {
     goroutine* magazine = store;
     store = next_magazine(magazine);
@@ -75,7 +75,7 @@ goroutine* take_magazine() noexcept {
     return magazine;
 }
 
-// A list of at least one and at most `want` descriptors, through link; null: no memory. `got` says how many.
+// Returns a list of at least one and at most `want` descriptors, linked by `link`; `got`: how many. Null: no memory.
 goroutine* take_from_store(std::uint32_t want, std::uint32_t& got) noexcept {
     std::scoped_lock guard(store_lock);
     if (store != nullptr && want == magazine_size) {
@@ -84,7 +84,7 @@ goroutine* take_from_store(std::uint32_t want, std::uint32_t& got) noexcept {
     }
     goroutine* list = nullptr;
     for (got = 0; got < want; ++got) {
-        // What plain threads start ends on processors, and comes back in magazines.
+        // Goroutines that plain threads start end on processors; their descriptors come back in magazines.
         if (loose == nullptr && store != nullptr) loose = take_magazine();
         goroutine* g = loose;
         if (g != nullptr) {
@@ -171,7 +171,7 @@ stack::slot* take_stack(processor* p) noexcept {
     return s;
 }
 
-// The calling goroutine may stand on s until it has switched away: s stays with p, and only those below it may go.
+// The calling goroutine may be on s until it has switched away: s stays with p, and only the stacks below it may go.
 void put_stack(processor* p, stack::slot* s) noexcept {
     s->next = p->free_stacks.load(std::memory_order_acquire);
     p->free_stacks.store(s, std::memory_order_release);

@@ -1,5 +1,4 @@
-// pool.h - descriptors and numbers from a processor's own store, inlined into what a spawn and an end do; the rest is
-// in pool.cpp.
+// pool.h - descriptors and numbers from a processor's own store, inlined into spawn and end; the rest is in pool.cpp.
 #pragma once
 
 #include "platform/memory.h"
@@ -8,21 +7,22 @@
 
 namespace dunlin::inline v0_1::sched {
 
-inline constexpr std::uint32_t magazine_size = 64;  // descriptors that move between a processor and the store at once
+inline constexpr std::uint32_t magazine_size = 64;  // descriptors that move between a processor and the store in one
+                                                    // step
 
-// The processor's magazine is empty, or p is null (plain threads). Null: no memory.
+// Called when the processor's magazine is empty, or p is null (plain threads). Null: no memory.
 goroutine* take_descriptor_from_store(processor* p) noexcept;
-// The processor's magazine is full.
+// Called when the processor's magazine is full.
 void change_magazine(processor* p) noexcept;
 void put_descriptor_into_store(goroutine* g) noexcept;
-// All of a list, linked by `link`, which is empty then.
+// Puts back all of a list, linked by `link`, and empties it.
 void put_descriptors_into_store(goroutine_list& list) noexcept;
 std::uint64_t take_id_batch(processor* p) noexcept;
-// Calls f(goroutine, with) for each descriptor that is free. For reports, while nothing at all changes. Takes no lock:
-// of a list that a thread was about to change, it may leave some out.
+// Calls f(goroutine, with) for each free descriptor. For reports, while nothing at all changes. Takes no lock: if a
+// thread was about to change a list, some of its descriptors may be left out.
 void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept;
 
-// g, the first of the list that becomes p's magazine, or is it.
+// Takes g, the first of the list that is p's magazine or becomes it here.
 [[gnu::always_inline]] inline goroutine* pop_descriptor(processor* p, goroutine* g) noexcept {
     assert_owner(p);
     goroutine* next = g->link;
@@ -64,7 +64,7 @@ void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept
 
 stack::slot* take_stack(processor* p) noexcept;  // null: no memory
 void put_stack(processor* p, stack::slot* s) noexcept;
-// Stacks that are bound from now on are of this class. Stops the world for it.
+// Stacks that are bound from now on are of this class. Stops the world to do so.
 void set_default_stack_class(unsigned size_class) noexcept;
 
 }  // namespace dunlin::sched

@@ -10,7 +10,7 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// The list's goroutines but the last, behind what is in run_next and in the queue.
+// Pushes all goroutines of the list but the last, behind those in run_next and in the queue.
 void push_all_but_last(processor* p, goroutine_list& list) noexcept {
     constexpr std::uint32_t at_once = 64;
     if (goroutine* before = p->run_next.load(std::memory_order_relaxed)) {
@@ -50,7 +50,7 @@ void start_goroutines(goroutine_list& list) noexcept {
         push_run_next(p, g);
     }
     submit_barrier();
-    wake_if_idle();  // new ones are work for every processor
+    wake_if_idle();  // new goroutines are work for every processor
     leave(m);
 }
 

@@ -1,5 +1,5 @@
 // switch.h - from one goroutine to the next: the departure of the one, the take-over of the other ("Leaving" at the
-// head of goroutine.cpp). For the files of a goroutine's life alone.
+// head of goroutine.cpp). Only for the files of this room.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return {s->low(), static_cast<std::size_t>(s->end() - s->low()), stack::fiber_of(s->end())};
 }
 
-// The first step after every switch: commits the departure of the goroutine that was here before.
+// The first step after every switch: commits the departure of the goroutine that was here before, if there was one.
 [[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
     if (goroutine* left = m->leaving) {
         m->leaving = nullptr;
@@ -25,21 +25,21 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     }
 }
 
-// May g be switched to from where we stand? Not if it is still leaving (see the head of this file), not if it belongs
-// to a thread of its own.
+// May this machine switch to g directly? Not if g is still leaving (see the head of goroutine.cpp), and not if it is
+// wired to a thread of its own.
 [[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
     return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
 }
 
-// Runnable -> running for a goroutine that has a context. Only the address is returned, for the switch.
+// Runnable -> running. Returns the address of g's context, for a switch to it.
 [[gnu::always_inline]] inline const stack::context* take_over(machine* m, goroutine* g) noexcept {
     transition<goroutine_state::runnable, goroutine_state::running>(g->state);
     m->current.store(g, std::memory_order_release);
     return &g->context;
 }
 
-// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, perhaps on
-// another machine, which is returned, inside the runtime with a processor.
+// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, inside the
+// runtime with a processor; returns the machine that it is on then, perhaps another one.
 [[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
     platform::assert_no_locks();
     DUNLIN_DCHECK(stack::canary_intact(*self->stack),
@@ -55,7 +55,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     stack::slot* s;
     const bool wired = self->flags & goroutine::locked;
     if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
-        // before the take-over: after it the stack is in use
+        // before the take-over: after it, the stack is in use
         const stack::sanitizer_stack view = tool_view(next->stack);
         to = take_over(m, next);
         stack::before_switch(self->fake, view);
@@ -84,7 +84,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
     return m;
 }
 
-// The goroutine that the caller, which is about to leave, should switch to. Null: there is none here.
+// The goroutine to which the caller, which is about to leave, should switch. Null: there is none here.
 [[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
     goroutine* next = find_local(m, p);
     if (next != nullptr || the_scheduler.global_size() == 0) return next;

@@ -10,14 +10,14 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// the handlers of fatal signals read it
+// read by the handlers of fatal signals
 [[gnu::tls_model("initial-exec")]] thread_local constinit machine* lent = nullptr;
 
 [[gnu::noinline]] void set_lent_machine(machine* m) noexcept { lent = m; }
 
 }  // namespace
 
-// Not inlined: a goroutine may have changed its thread since the last call.
+// Not inlined: the goroutine may have moved to another thread since the last call.
 [[gnu::noinline]] machine* lent_machine() noexcept { return lent; }
 
 machine* own_machine() noexcept {

@@ -11,13 +11,13 @@ namespace dunlin::inline v0_1::sched {
 namespace {
 
 // A goroutine that yields goes to the tail of the local queue, and every eighth time to the tail of the global one. Go
-// takes the global queue always. A processor would then take the scheduler lock for each yield, and several would fight
-// for it (77 ns a yield at P = 2). The local queue is as fair among those in it; and every eighth yield lets the oldest
-// of the global queue run, so that those have their turns too. The guarantee of the global queue (every 61st tick) is
-// find_local()'s.
+// always uses the global queue. A processor would then take the scheduler lock for each yield, and several would
+// contend for it (77 ns a yield at P = 2). The local queue is as fair among the goroutines in it, and every eighth
+// yield lets the oldest of the global queue run, so that those have their turns too. find_local() gives the guarantee
+// for the global queue (every 61st tick).
 constexpr std::uint64_t yields_per_exchange = 8;
 
-// No other goroutine is runnable here. (Work on other processors is theirs, or an idle machine's.)
+// No other goroutine is runnable here. (Work on other processors is left to them, or to an idle machine.)
 [[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
     advance_tick(p);
     leave(m);
@@ -35,8 +35,8 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return oldest != nullptr ? oldest : take_global(p);
 }
 
-// Queues self and chooses the goroutine that runs instead (null: there is none left, another processor was quicker).
-// False: there was none, and self still runs.
+// Queues self and chooses the goroutine that runs instead (null: none is left, since another processor was quicker, or
+// find_work() has to choose). False: there was none, and self still runs.
 [[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
     self->saved.store(0, std::memory_order_relaxed);
     transition<goroutine_state::running, goroutine_state::runnable>(self->state);
@@ -65,7 +65,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
     return false;
 }
 
-// self is queued already, and another machine may be waiting until it has left.
+// self is already queued, and another machine may be waiting until it has left.
 [[gnu::noinline, gnu::cold]] void note_yield(machine* m, const goroutine* self) noexcept {
     if (tracing::on()) tracing::note(m, tracing::kind::yield, self);
 }
