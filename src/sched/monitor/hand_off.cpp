@@ -1,39 +1,42 @@
 // hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
-// libc's.
+// libc.
 //
-// Problem    A processor is of no use where its thread sleeps in the kernel, and its goroutine holds the others up
-//            where it computes while they wait.
-// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks and
-//            in-place joins tell whether its machine has come to the scheduler since the last look. If so all is well.
-//            If not, it is stuck, and:
+// Problem    A processor is of no use while its thread sleeps in the kernel; and a goroutine that computes holds up the
+//            others that wait for its processor.
+// Looks      Each round (mostly 1 to 10 ms, monitor.cpp) at each processor that runs. Its counts of switches, ticks,
+//            parks and in-place joins tell whether its machine has come to the scheduler since the last look. If so,
+//            all is well. If not, it is stuck, and:
 //              in blocking()             taken at the second look if a goroutine waits, after 10 ms if none does (so
 //                                        that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
-//              computing                 taken when it has computed 10 ms while a goroutine waits; lent as soon as it
-//                                        has had the processor for 0.2 ms if another has just been woken: by a timer
-//                                        that is due here, or from outside while all processors were stuck
-//            Taking is the handshake of handshake.h: no signal, no help. The thread goes on as a stray.
+//              computing                 taken when the goroutine has computed for 10 ms while another waits; lent as
+//                                        soon as it has had the processor for 0.2 ms if another has just been woken: by
+//                                        a timer that is due here, or from outside while all processors were stuck
+//            The processor is taken through the handshake of handshake.h: without a signal, without the thread's help.
+//            The thread goes on as a stray.
 // Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
 //            idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for a new thread,
-//            see preempt.h); otherwise to the idle list. New threads are made by the thread maker, in advance.
-// Strays     What computes without a processor is asked to stop (preempt.h) or gets a processor if one is idle. What
+//            see preempt.h); if there is none either, to the idle list. New threads are made by the thread maker, in
+//            advance.
+// Strays     A stray that computes is asked to stop (preempt.h), or gets a processor if one is idle. A stray that
 //            sleeps is looked at less and less often.
-// Lending    What was just woken mostly runs for microseconds, less than it costs to stop a thread by a signal and to
-//            wake it again. So the processor is taken as usual, for an idle machine, and the lender's thread computes
-//            on: the kernel schedules the two. The machine that finds nothing more to run gives the processor back
-//            (return_to_lender, find_work.cpp) before the preempted have a turn, and neither thread has slept for it.
-//            What takes longer than 0.2 ms is no loan any more: the next look asks the thread to stop, and it has the
-//            rest of its slice as one that was stopped early. So there are more executing goroutines than processors
-//            for 0.2 ms at most, and a goroutine that computes has at least half of the time: it keeps the processor
-//            for as long before it is lent again. Without an idle machine nothing is lent, and the slice is 1 ms. Why
-//            the borrower may give it back: `stray` and `borrower` say where the lender's thread is, and `stray` is
-//            cleared under the scheduler lock only. If it is clear, the thread has come to the runtime, or stands still
-//            in the handler, and has been or will be given another processor. If it is set and `borrower` is not this
-//            processor, the thread has lost another one since, perhaps to a call in which it sleeps. Otherwise it
-//            computes, and the steps are those of give_back().
+// Lending    A goroutine that was just woken mostly runs for microseconds, less than it costs to stop a thread with a
+//            signal and to wake it again. So the processor is taken as usual, for an idle machine, and the lender's
+//            thread goes on computing: the kernel schedules the two. When the borrower finds nothing more to run, it
+//            gives the processor back (return_to_lender, find_work.cpp) before preempted goroutines have a turn, and
+//            neither thread has slept for it. After 0.2 ms it is no loan any more: the next look asks the lender's
+//            thread to stop, and its goroutine is owed the rest of its slice, as one that was stopped early. So there
+//            are more executing goroutines than processors for 0.2 ms at most, and a goroutine that computes has at
+//            least half of the time: it keeps the processor for as long before it is lent again. Without an idle
+//            machine nothing is lent, and the slice is 1 ms. Why the borrower may give the processor back: `stray` and
+//            `borrower` say where the lender's thread is, and `stray` is cleared under the scheduler lock only. If
+//            `stray` is clear, the thread has come to the runtime, or is stopped in the handler, and has been or will
+//            be given another processor. If it is set and `borrower` is not this processor, the thread has lost another
+//            processor since, perhaps in a call in which it sleeps. Otherwise it computes, and the steps are those of
+//            give_back().
 // Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
 //            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time.
-//            slice_state::preempted_turn tells a processor that it is such a turn.
+//            slice_state::preempted_turn tells a processor that the turn of a hog has come.
 #include "sched/monitor/hand_off.h"
 
 #include <algorithm>
@@ -62,12 +65,14 @@ constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
 // Less than the longest round: a call that lasts is noticed in the next long round, or in the second short one.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
-constexpr std::int64_t thread_made_ns = 150'000;     // by then, another thread has mostly been made
-constexpr std::int64_t idle_grace_ns = 10 * ms;      // blocked, and no goroutine waits for the processor
-// inside the runtime, yet asleep: for a lock that a preempted goroutine holds?
+constexpr std::int64_t thread_made_ns = 150'000;     // mostly, another thread has been made by then
+constexpr std::int64_t idle_grace_ns = 10 * ms;      // for a blocked thread for whose processor no goroutine waits
+// for a thread that sleeps inside the runtime, perhaps for a lock that a preempted goroutine holds
 constexpr std::int64_t runtime_patience_ns = 10 * ms;
-constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that calls
-constexpr std::int64_t ask_again_ns = ms / 2;        // after an attempt at a place where it must not be stopped
+constexpr std::int64_t computing_ns = ms / 5;        // CPU time that tells a thread that computes from one that makes
+                                                     // calls
+constexpr std::int64_t ask_again_ns = ms / 2;        // after a stop was refused, at a place where the goroutine must
+                                                     // not be stopped
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
 
 machine* strays = nullptr;  // linked by notes.next
@@ -94,7 +99,7 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
 
 // ---- taking and handing on ------------------------------------------------------------------------------------------
 
-// p has no machine, and is the caller's.
+// p has no machine, and belongs to the caller.
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size() != 0;
@@ -102,7 +107,7 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     if (!s.stopping.load(std::memory_order_relaxed)) {
         if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (const machine* m = resume_one_with(p, free_cpu)) {
-            // else its short turn would not end before the next round
+            // without this its short turn would not end before the next round
             if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
             return;
         }
@@ -112,24 +117,24 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     put_idle_processor(p, false);
     if (!stopping && has_local_work(p)) drain_to_global(p);
     s.lock.unlock();
-    // R2 and R3 of wake.h, by the monitor, which cannot search itself.
+    // R2 and R3 of wake.h. The monitor cannot search, so it wakes a machine that does.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 
-// True: there is a machine to hand p on to.
+// True: there is a machine for the processor.
 bool can_hand_on(const outlook& o) noexcept {
     const scheduler& s = the_scheduler;
     if (spare_machines() < 2) want_spare_machine();
     return s.idle_machine_count != 0 || o.preempted != 0;
 }
 
-// The same for the processor of a thread that sleeps in a call. Where no more threads can be made, the processor is
-// taken all the same: the thread comes back without it, queues its goroutine and runs another (lost_processor.cpp).
+// The same for the processor of a thread that sleeps in a call. If no more threads can be made, the processor is taken
+// all the same: the thread comes back without it, queues its goroutine and runs another (lost_processor.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
-// Takes p from m. `used_ns`: how much of its slice the goroutine has used; it is counted when its turn comes again.
+// Takes p from m. `used_ns`: how much of its slice the goroutine has used; this counts when its turn comes again.
 bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) noexcept {
     const bool lends = how == tracing::taking::lent, computes = lends || how == tracing::taking::from_hog;
     p->retake.lock();
@@ -155,8 +160,8 @@ std::uint64_t progress_of(const processor* p) noexcept {
         + p->counts.parks.get();
 }
 
-// Notes what this look has found, for the next ones to compare with. True: the goroutine was resumed in the middle of a
-// computation, so it is known to be one that computes.
+// Notes what this look has found, for the next looks to compare with. True: the goroutine was resumed in the middle of
+// a computation, so it is known to compute.
 bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t now) noexcept {
     monitor_notes& n = p->notes;
     if (n.owner != m) {
@@ -200,7 +205,8 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
         if (!o.somebody_waits) return;
-        // The goroutine makes one short call after another: it gives way at the end of the next one (end_blocking()).
+        // The goroutine makes one short call after another: when its turn is over it gives way at the end of the next
+        // one (end_blocking()).
         const std::int64_t turn = o.urgent || timer_is_due(p, o.now_ns) ? short_slice_ns : slice_ns;
         if (o.now_ns - n.turn_began_ns >= turn) m->preempt_later.store(true, std::memory_order_relaxed);
         o.look_again_at(o.now_ns + blocking_grace_ns);
@@ -212,7 +218,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
-    const void* place = m->blocking_place;  // read now: after the take the thread may be in another call
+    const void* place = m->blocking_place;  // read before the take: after it the thread may be in another call
     if (!take(p, m, 0, tracing::taking::from_call)) return;
     the_scheduler.slow_place.store(place, std::memory_order_relaxed);
     the_scheduler.hand_offs.from_blocking.add();
@@ -252,7 +258,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->preempt_later.store(true, std::memory_order_relaxed);
         return;
     }
-    // CPU time: without the time during which the kernel ran other threads.
+    // CPU time, so without the time during which the kernel ran other threads.
     const std::int64_t computed = platform::thread_cpu_ns(m->tid) - n.sampled_cpu_ns;
     if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
     if (!can_hand_on(o)) return;
@@ -281,8 +287,8 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->notes.next_look_ns = o.now_ns + ask_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
-        // Relaxed: a hint. The acquire in wait_until_stopped() has published both, unless that waited in vain; then one
-        // of them may be old.
+        // Relaxed: a hint. Both are visible after the acquire in wait_until_stopped(), unless that waited in vain; then
+        // one of them may be stale.
         if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
     }
     hand_on(p, o, free_cpu);
@@ -292,9 +298,10 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     }
 }
 
-// The machine makes progress, but its goroutine may have just begun a call that lasts: then the next look is soon. A
-// call that lasts as long as a round is a new one at each look. A goroutine that was in a short call at several looks
-// in a row is trusted for longer, up to a limit: under strace every call sleeps, and each look costs three more.
+// The machine makes progress, but its goroutine may have just begun a call that lasts: then the next look comes soon.
+// (If calls last as long as a round, each look finds a new one.) A goroutine that was in a short call at several looks
+// in a row is trusted for longer, up to a limit: under strace every call sleeps, and each look makes three more system
+// calls.
 void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noexcept {
     if (std::exchange(n.seen_in_call, false)) {
         n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
@@ -348,8 +355,8 @@ void tell_whose_turn(outlook& o) noexcept {
     if (o.now_ns - s.preempted_since_ns < interval) return;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
-        // Only a processor that runs one goroutine after the other: not one that makes no progress, nor one that was
-        // just given to a preempted goroutine.
+        // Only a processor that runs one goroutine after the other: neither one that makes no progress, nor one that
+        // was just given to a preempted goroutine.
         if (p->state.load(std::memory_order_relaxed) != processor_state::running ||
             progress_of(p) == p->notes.progress) {
             continue;
@@ -363,7 +370,7 @@ void tell_whose_turn(outlook& o) noexcept {
 }
 
 // A chain of goroutines that ready each other, or run each other in place, does not advance its processor's tick: the
-// whole chain is one slice. When that has lasted ten milliseconds, the others in the queue have their turn
+// whole chain is one slice. When it has lasted ten milliseconds, the other goroutines in the queue have their turn
 // (find_local). The same holds when goroutines have waited in the global queue for as long: 61 ticks may be 61 slices.
 void look_at_slice(processor* p, outlook& o) noexcept {
     monitor_notes& n = p->notes;
@@ -398,7 +405,7 @@ void look_at_processors(outlook& o) noexcept {
     }
     o.runnable = static_cast<std::uint32_t>(std::min<std::size_t>(runnable, 1u << 20));
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
-    // An idle processor gets a machine soon, unless no machine is idle and no thread can be made.
+    // An idle processor will get a machine soon, unless no machine is idle and no thread can be made.
     const bool idle_one_comes = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0 &&
         !(spare_is_owed() && s.idle_machine_count == 0);
     o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
@@ -414,8 +421,8 @@ void look_at_processors(outlook& o) noexcept {
         }
         look_at_slice(p, o);
         look_at(p, o);
-        // Notes begun in this round mean progress. A goroutine that was resumed in the middle of a computation has an
-        // older slice, and does not count: its processor is as stuck as before.
+        // Notes that begin in this round mean progress. A goroutine that was resumed in the middle of a computation has
+        // an older slice, and does not count as progress: its processor is as stuck as before.
         if (p->notes.slice_began_ns == o.now_ns) all_stuck = false;
     }
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
@@ -430,7 +437,7 @@ void look_at_processors(outlook& o) noexcept {
 
 namespace {
 
-// Gives m an idle processor. False: there is none, or other goroutines want it.
+// Gives m an idle processor. False: there is none, or other goroutines need it, or m no longer does.
 bool give_back(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -447,7 +454,7 @@ bool give_back(machine* m) noexcept {
     return p != nullptr;
 }
 
-// Looks again later and later, up to a limit.
+// Doubles the time between two looks, up to a limit.
 void look_later(stray_notes& n, std::int64_t now, std::int64_t longest) noexcept {
     n.next_look_ns = now + n.wait_ns;
     n.wait_ns = std::min(2 * n.wait_ns, longest);

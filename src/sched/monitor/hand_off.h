@@ -1,5 +1,4 @@
-// hand_off.h - the monitor looks at every processor and every stray thread, and moves processors to where they are of
-// use.
+// hand_off.h - the monitor looks at every processor and every stray, and moves processors to where they are of use.
 #pragma once
 
 #include "sched/data/types.h"
@@ -11,15 +10,17 @@ struct outlook {
     std::int64_t now_ns = 0;
     std::uint32_t runnable = 0;     // goroutines in queues, roughly
     std::uint32_t preempted = 0;
-    bool somebody_waits = false;    // these, or timers that are due; and no processor is idle
-    bool urgent = false;            // work was brought from outside while no machine came to look
-    bool effect = false;            // something was done: the next round soon
-    bool on_loan = false;           // a processor was lent, and its new machine looks after descriptors
-    bool stuck = false;             // a processor makes no progress although goroutines wait: the next round soon
-    bool only_hogs = false;         // no processor makes progress, only preempted goroutines wait for one, none
-                                    // computes without
-    std::int64_t look_again_ns = 0; // a slice ends then, or a short one, or an unwatched deadline comes; 0: no such
-                                    // moment
+    bool somebody_waits = false;    // goroutines in queues or preempted, or timers that are due; and no processor is
+                                    // idle
+    bool urgent = false;            // work was brought from outside, or a poll found some, while all processors were
+                                    // stuck
+    bool effect = false;            // something was done: the next round comes soon
+    bool on_loan = false;           // a processor was lent, and its new machine polls descriptors
+    bool stuck = false;             // a processor makes no progress although goroutines wait: the next round comes soon
+    bool only_hogs = false;         // no processor makes progress, only preempted goroutines wait for one, and no
+                                    // goroutine computes without a processor
+    std::int64_t look_again_ns = 0; // when the next slice ends, also a short one, or a deadline comes for which no
+                                    // machine sleeps; 0: no such time
 
     void look_again_at(std::int64_t when_ns) noexcept {
         if (look_again_ns == 0 || when_ns < look_again_ns) look_again_ns = when_ns;

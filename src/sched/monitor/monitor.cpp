@@ -1,24 +1,24 @@
-// monitor.cpp - what must be done on time although every processor may be busy with one goroutine.
+// monitor.cpp - what must be done on time even if every processor is busy with one goroutine.
 //
-// Rounds     Each round: note the time (coarse clock), tell busy processors whose timers are due, poll or send a
-//            machine if none does, take processors from threads that block or compute and hand them on (hand_off.h),
-//            pay the wakes that were left to it (wake.h), let starved goroutines try again, give back the memory of
-//            stacks and the threads that were not used, ask for the trace, for dumps and for a look at goroutines that
-//            have waited long for a mutex (report_kind). Then sleep until something is due: a timer of a busy
-//            processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); 1 ms while a
-//            goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as long after each 50
-//            rounds without effect, at most 10 ms. A thread that brings work from outside while all processors are
-//            stuck ends that sleep (call_monitor).
+// Rounds     Each round: note the time (coarse clock); tell busy processors that their timers are due; poll, or wake a
+//            machine to do it, if none does; take processors from threads that block or compute and hand them on
+//            (hand_off.h); make the wakes that were left to the monitor (wake.h); let starved goroutines try again;
+//            give back unused memory of stacks and unused threads; ask for the trace, for dumps and for a look at
+//            goroutines that have waited long for a mutex (report_kind). Then sleep until something is due: a timer of
+//            a busy processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); or
+//            for 1 ms while a goroutine waits for a processor that is stuck (3 ms if they are all hogs), and twice as
+//            long after each 50 rounds without effect, at most 10 ms. A thread that brings work from outside while all
+//            processors are stuck ends that sleep (call_monitor).
 //            Go's 20 us between rounds costs 17 to 52 % of a core in a virtual machine (docs/decisions/007-monitor.md);
 //            1 ms costs 3 %, 10 ms 0.6 %.
-// Give back  A part at a time, because no goroutine is preempted meanwhile, and more in the next round: 100,000 stacks
-//            take 0.2 s of system calls.
-// Sleep      When all processors have been idle for 10 rounds it sleeps until one is taken, or it is time to give
-//            something back: 0 % CPU in an idle process, and the memory of its last peak goes back a second or two
-//            later, 64,000 stacks a second.
+// Give back  A part in each round, because no goroutine is preempted meanwhile: 100,000 stacks take 0.2 s of system
+//            calls.
+// Sleep      When all processors have been idle for 10 rounds the monitor sleeps until one is taken, or it is time to
+//            give something back: an idle process uses 0 % CPU, and the memory of its last peak goes back a second or
+//            two later, 64,000 stacks a second.
 //              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other. The same with monitor_bell.lost_late, by the thread that loses a goroutine
-//            whose run() has returned.
+//            One of them sees the other. A thread that loses a goroutine whose run() has returned does the same with
+//            monitor_bell.lost_late.
 #include "sched/monitor/monitor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -71,33 +71,34 @@ platform::atomic<std::int64_t> long_wait_ns{1000 * ms};
 platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
 
-// Goroutines that have waited for long for a mutex, or for the end of others, may wait for each other. Whether they do,
-// the reporter finds out; it stops the world for that. So it is asked only when there are other such goroutines than at
-// the last time: a new wait is what closes a circle.
+// Goroutines that have waited long for a mutex, or for the end of others, may wait for each other. The reporter finds
+// out whether they do; it stops the world for that. So it is asked only when the set of such waits has changed since
+// the last time: only a new wait can close a circle.
 struct long_waits {
-    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no waiter
-    // nothing has been executed since a look that found no new wait
+    std::int64_t next_ns = 0;                // 0: nothing has been executed since a look that found no such wait
+    // true: nothing has been executed since a look that found no new wait
     bool settled = false;
     std::int64_t last_ns = 0;
-    std::uint32_t ticks = 0;                 // of all processors, at the last look
-    std::uint64_t reported = 0;              // which waits were long at the last report
+    std::uint32_t ticks = 0;                 // the sum over all processors, at the last look
+    std::uint64_t reported = 0;              // tells which waits were long at the last report
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
-    // When the coarse clock, by which waits are stamped, stood still lately: while the monitor slept, or had no CPU.
+    // When the coarse clock, with which waits are stamped, stood still recently: while the monitor slept, or had no
+    // CPU.
     struct pause_of_clock {
         std::int64_t stood_ns = 0, went_on_ns = 0;
     };
     std::array<pause_of_clock, 16> clock_pauses{};
     std::size_t clock_pause_count = 0;
-    std::int64_t round_ns = 0;               // of the last round
+    std::int64_t round_ns = 0;               // the time of the last round
 };
 
-// Memory and threads that were not needed for a second are given back, a part of them at a time.
+// Memory and threads that were not needed for a second are given back, a part at a time.
 struct upkeep {
     std::int64_t next_trim_ns = 0;
     std::int64_t next_thread_end_ns = 0;  // 0: there are no spare threads to end
     bool trimming = false;
-    std::int64_t next_leftover_ns = 0;    // of a run() that has returned; 0: there are none
+    std::int64_t next_leftover_ns = 0;    // the next look at goroutines of a run() that has returned; 0: there are none
     std::int64_t leftover_wait_ns = 0;
     long_waits waits;
 
@@ -118,10 +119,10 @@ struct rounds {
     unsigned without_effect = 0;
     unsigned idle = 0;
     unsigned rounds_without_owing = rounds_of_attention;
-    std::uint64_t polls = 0;  // how many polls there had been by the last round
-    // when `polls` changed last, or when the monitor polled last and found no need to poll again
+    std::uint64_t polls = 0;  // the number of polls by the last round
+    // when `polls` last changed, or when the monitor last polled without a need to poll again
     std::int64_t polled_ns = 0;
-    std::uint32_t ticks = 0;     // of all processors, when `polls` was looked at
+    std::uint32_t ticks = 0;     // the sum over all processors, when `polls` was looked at
     std::int64_t next_trace_ns = 0;
     upkeep keep;
 };
@@ -167,9 +168,9 @@ bool ticks_go_on(rounds& r) noexcept {
     return std::exchange(r.ticks, ticks) != ticks;
 }
 
-// While every processor is busy no machine sleeps in the poller. While one is idle that can happen too: the idle
+// While every processor is busy no machine sleeps in the poller. This can also happen while one is idle: the idle
 // machine sleeps elsewhere if it went to sleep before there was a waiter, or the machine that slept in the poller has
-// left with events in hand (find_work.cpp), which may keep it busy.
+// left it with events in hand (find_work.cpp), which may keep it busy.
 void look_at_poller(rounds& r, outlook& o) noexcept {
     scheduler& s = the_scheduler;
     if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
@@ -185,28 +186,28 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     }
     if (somebody_idle) return wake_if_idle();
     // Processors that come to the scheduler poll by themselves before long (find_local), so the monitor need not poll
-    // for them in each round. Neither for chains of goroutines that ready each other or run each other in place,
+    // for them in each round. Nor need it for chains of goroutines that ready each other or run each other in place,
     // although their tick stands still.
     const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
-    // Only the monitor readies goroutines without being counted as awake: check_for_deadlock() looks at this flag after
-    // it has found no machine awake.
+    // Only the monitor readies goroutines although it is not counted as awake: so check_for_deadlock() reads this flag
+    // after it has found no machine awake.
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);
-    r.polls = s.polls.load(std::memory_order_relaxed);  // the monitor's own poll does not count
+    r.polls = s.polls.load(std::memory_order_relaxed);  // so that the monitor's own poll does not count
     if (delivered == 0 || by_themselves) r.polled_ns = o.now_ns;
     if (delivered == 0 || (by_themselves && !all_stuck)) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
-    // These goroutines were woken from outside (hand_off.cpp): a goroutine that has computed for a millisecond makes
+    // These goroutines were woken from outside (hand_off.cpp): a goroutine that has computed for a short time makes
     // room for them.
     if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
 }
 
-// Makes the wakes that were left to the monitor. A goroutine that is still in run_next since the last round, or a queue
-// from which nothing was taken, says that the processor does not get around to them.
+// Makes the wakes that were left to the monitor. If a goroutine has been in run_next since the last round, or nothing
+// was taken from a queue, the processor does not come to them.
 void pay_owed_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
@@ -247,8 +248,8 @@ void trim_stacks(upkeep& k, outlook& o) noexcept {
     if (k.trimming) o.look_again_at(k.next_trim_ns);
 }
 
-// Goroutines of a run() that has returned: those that stand still may hold what main waits for, and the others are
-// asked to stop. While all processors are idle the looks become rarer.
+// Looks at goroutines of a run() that has returned: those that are frozen may hold what main waits for, and the others
+// are asked to stop. While all processors are idle the looks become rarer.
 void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = look_at_frozen(o.now_ns);
     if (!freeze_again()) {
@@ -266,14 +267,14 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// Can a wait for this reason be part of a circle?
+// Can a wait for this reason be part of a circle of waits?
 bool may_be_in_a_circle(wait_reason reason) noexcept {
     return reason == wait_reason::mutex_lock || reason == wait_reason::task_join ||
         reason == wait_reason::wait_group_wait ||
            reason == wait_reason::task_group_wait;
 }
 
-// The goroutine executes, or is about to: it may begin a wait before any processor's tick changes.
+// True: the goroutine executes, or is about to, and may begin to wait before any processor's tick changes.
 bool may_begin_to_wait(const goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_relaxed);
     if (state == goroutine_state::running) {
@@ -282,13 +283,13 @@ bool may_begin_to_wait(const goroutine& g) noexcept {
     return state == goroutine_state::runnable || state == goroutine_state::preempted;
 }
 
-// At the begin of a round.
+// Called at the beginning of a round.
 void note_whether_clock_stood(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t before = std::exchange(w.round_ns, now);
     if (now - before > 2 * longest_ns) w.clock_pauses[w.clock_pause_count++ % w.clock_pauses.size()] = {before, now};
 }
 
-// What is stamped while the clock stands may have begun at any time until it goes on.
+// The latest time when a wait with this stamp can have begun: if the clock stood still, any time until it went on.
 std::int64_t began_at_last(const long_waits& w, std::int64_t stamp_ns) noexcept {
     for (const long_waits::pause_of_clock& p : w.clock_pauses) {
         if (p.stood_ns <= stamp_ns && stamp_ns < p.went_on_ns) return p.went_on_ns;
@@ -296,8 +297,8 @@ std::int64_t began_at_last(const long_waits& w, std::int64_t stamp_ns) noexcept 
     return stamp_ns;
 }
 
-// A look costs 2 ns for each descriptor ever made. Looks are rare once nothing is executed any more and each long wait
-// has been looked at; while nothing waits there is none.
+// A look costs 2 ns for each descriptor ever made. Once nothing is executed any more and each long wait has been
+// reported, looks are rare; if there is no such wait either, there are none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
     const std::uint32_t ticks = ticks_of_all();
@@ -307,7 +308,7 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     }
     if (w.next_ns == 0 || now < w.next_ns) return;
     const bool executed = std::exchange(w.ticks, ticks) != ticks;
-    std::uint64_t which = 0;  // a sum over the long waits, in any order
+    std::uint64_t which = 0;  // a sum over the long waits, independent of their order
     std::size_t young = 0, old = 0;
     bool unsettled = false;
     for_each_descriptor([&](const goroutine& g) {
@@ -339,8 +340,8 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     w.next_ns = !w.settled ? now + long_ns : old != 0 ? now + report_pauses * long_ns : 0;
 }
 
-// True: all goroutines are asleep, and only threads outside the runtime may change that. The end of such a thread is
-// not announced, so the monitor looks again later.
+// True: all goroutines seem to be asleep, and perhaps only threads outside the runtime can change that. The end of such
+// a thread is not announced, so the monitor looks again later.
 bool look_for_deadlock() noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -350,7 +351,8 @@ bool look_for_deadlock() noexcept {
     return suspected;
 }
 
-// Sleeps until a processor is busy, or until `deadline_ns` (0: none). True: a processor is busy.
+// Sleeps until a processor is busy or the monitor is called, or until `deadline_ns` (0: none). False: the deadline has
+// come.
 bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
@@ -393,8 +395,8 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
         r.period_ns *= 2;
     }
     const std::int64_t now = platform::now_ns();
-    // Where only goroutines that compute are left there is no hurry: the ends of their slices, timers, and work from
-    // outside end this sleep by themselves.
+    // If only goroutines that compute are left there is no hurry: the ends of their slices, timers, and work from
+    // outside end this sleep anyway.
     const bool in_no_hurry = o.only_hogs && !the_scheduler.monitor_attentive.load(std::memory_order_relaxed);
     std::int64_t wake_at = now + (in_no_hurry ? hogs_only_ns : r.period_ns);
     // A processor that is stuck does not look at its timers.
@@ -405,14 +407,15 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     return wake_at;
 }
 
-// No machine sleeps until the earliest deadline, because no thread could be made for it.
+// True: no machine sleeps until the earliest deadline, although there is one (no thread could be made for it).
 bool nobody_sleeps_for_timers() noexcept {
     return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0;
 }
 
-// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: one that becomes
-// ready ends it. False: the poller has another sleeper. As with monitor_asleep: the monitor says that it is there and
-// looks at the word; hurry_monitor() changes the word and looks where it is.
+// The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: a descriptor that
+// becomes ready ends it. False: another thread sleeps in the poller. As with monitor_asleep: the monitor announces that
+// it is in the poller, then looks at the word; hurry_monitor() changes the word, then looks whether the monitor is in
+// the poller.
 bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     scheduler& s = the_scheduler;
     std::uint32_t unclaimed = 0;
@@ -466,7 +469,7 @@ void one_round(rounds& r) noexcept {
     look_for_long_waits(r.keep.waits, o.now_ns);
     r.idle = all_idle() && !spare_is_owed() && !anybody_starves() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
-        if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // else it is time to give something back
+        if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // otherwise it is time to give something back
         return;
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);

@@ -1,4 +1,4 @@
-// monitor.h - the thread that watches: no processor, no goroutine, never blocked by either.
+// monitor.h - the thread that watches: it has no processor and no goroutine, and is never blocked by either.
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -9,23 +9,24 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Starts it once; false if there is no thread for it.
+// Starts the monitor, once; false if no thread can be had for it.
 bool start_monitor() noexcept;
 
-// What the monitor has printed, by the thread maker: what is behind stderr may be full.
+// Reports that are printed by the thread maker, not by the monitor: a write to stderr may wait.
 enum report_kind : std::uint32_t {
-    report_trace = 1,       // every so many milliseconds: set_trace_period()
+    report_trace = 1,       // at intervals: set_trace_period()
     report_dump = 2,        // call_monitor_to_dump()
-    report_long_waits = 4,  // goroutines have waited for long for a mutex or for the end of others
+    report_long_waits = 4,  // goroutines have waited long for a mutex or for the end of others
     report_slow_region = 8, // of a trace
 };
-// Sets the function that prints. Once, before anything else of this. `print` asks take_reports() what for.
+// Sets the function that prints. Called once, before any other function of this file asks for a report. `print` learns
+// from take_reports() which reports are wanted.
 void set_reporter(void (*print)()) noexcept;
 std::uint32_t take_reports() noexcept;
-// Any thread: the same without the monitor.
+// Any thread: asks for a report.
 void want_report(report_kind what) noexcept;
 // 0: never.
 void set_trace_period(std::int64_t period_ms) noexcept;
-// What is long for report_long_waits; a second unless it is called.
+// The length of a long wait, for report_long_waits; a second unless this is called.
 void set_long_wait(std::int64_t ns) noexcept;
 }  // namespace dunlin::sched

@@ -23,7 +23,7 @@ constexpr std::uint32_t enough_spares = 2;
 constexpr std::uint32_t most_at_once = 16;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
 
-// How many goroutines wait for a thread or for their turn; a hint.
+// The number of goroutines that wait for a thread or for their turn; a hint.
 std::size_t waiting_goroutines() noexcept {
     const scheduler& s = the_scheduler;
     std::size_t waiting = s.global_size();
@@ -32,8 +32,8 @@ std::size_t waiting_goroutines() noexcept {
     return waiting;
 }
 
-// Makes one machine for the requester, and more where many goroutines wait: at most as many as there are already, and
-// only while each of them would find a goroutine. False: there is no thread for the requester.
+// Makes one machine for the requester, and more if many goroutines wait: at most as many as there are already, and only
+// while each of them would find a goroutine. False: no thread can be had for the requester.
 bool make_enough() noexcept {
     if (!make_spare_machine()) return false;
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
@@ -45,7 +45,7 @@ bool make_enough() noexcept {
     return true;
 }
 
-// When no thread could be made for a second, and nothing was executed anywhere although goroutines wait: says, once,
+// If no thread could be made for a second, and nothing was executed anywhere although goroutines wait: reports, once,
 // what holds the threads.
 class standstill {
 public:
@@ -98,7 +98,7 @@ void maker_main(void*) {
     platform::use_short_turns();  // inherited by the threads that it makes
     standstill stands;
     for (;;) {
-        // The owner may need seconds, and threads are wanted meanwhile.
+        // owner_goes_on() is asked in short steps: the owner may need seconds, and threads are wanted meanwhile.
         for (bool looks = owner_goes_on(); k.wanted.load(std::memory_order_acquire) == 0; looks = owner_goes_on()) {
             if (looks) {
                 platform::futex_wait_until(k.wanted, 0, platform::now_ns() + 1'000'000);
@@ -106,22 +106,22 @@ void maker_main(void*) {
                 platform::futex_wait(k.wanted, 0);
             }
         }
-        // Cleared before the machine is made: a later requester may put its processor aside after the new machine has
-        // looked. Acquires what every request has released, also those that found an earlier request. Seq_cst: before
-        // the counts below are read.
+        // Cleared before the machine is made: a later requester may make its processor idle after the new machine has
+        // looked. Acquires what every request has released, also requests that found an earlier one. Seq_cst: this
+        // comes before the reads of the counts below.
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
         if (wishes & wish::lost_forgotten) the_scheduler.events->forget_lost();
         if (wishes & wish::printed) k.print.load(std::memory_order_relaxed)();
         if (wishes & wish::owner_let_go) let_owner_go();
         if (!(wishes & wish::a_thread)) continue;
         if (the_scheduler.idle_machine_count >= enough_spares) {
-            // Some machines have become idle meanwhile. One of them may have looked for work before there was any.
+            // There are enough idle machines by now, but they may have looked for work before there was any.
             submit_barrier();
             if (work_anywhere()) wake_if_idle();
             continue;
         }
-        // A machine that has yet to look finds what was put aside for this request (look_for_a_processor), and wakes
-        // the next if more goroutines wait (F2 of wake.h).
+        // A machine that has yet to look finds the processor that was made idle for this request
+        // (look_for_a_processor), and wakes the next machine if more goroutines wait (F2 of wake.h).
         const std::size_t waiting = waiting_goroutines();
         if (waiting != 0 && spare_machines() >= waiting &&
             the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) {
@@ -129,8 +129,8 @@ void maker_main(void*) {
         }
         if (make_enough()) continue;
         stands.look(platform::now_ns());
-        // Seq_cst, and a look at the monitor after it: either it sees this before it sleeps (sleep_until_busy), or it
-        // is woken.
+        // Seq_cst, followed by a look whether the monitor sleeps: either the monitor sees this store before it sleeps
+        // (sleep_until_busy), or it is woken.
         k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
         wake_monitor_if_asleep();
     }

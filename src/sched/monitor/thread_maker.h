@@ -1,17 +1,17 @@
-// thread_maker.h - the thread that makes the others, and does for the monitor everything that may have to wait.
+// thread_maker.h - the thread that makes all others, and does for the monitor everything that may have to wait.
 //
-// Creating a thread allocates. A thread that waits for the allocator may wait for a goroutine that stands still with
-// the allocator's lock. So neither the monitor nor a thread that has a processor which this goroutine needs may create
-// threads. And a new thread copies its creator's affinity, name and namespaces, which a goroutine that is wired to its
-// thread may have changed. This thread's state is that of the process when the runtime started, except for its short
-// turns, which the others need as well.
+// Creating a thread allocates. A thread that waits for the allocator may wait for a goroutine that is stopped while it
+// holds the allocator's lock. So neither the monitor nor a thread that has a processor which this goroutine needs may
+// create threads. Also, a new thread copies its creator's affinity, name and namespaces, which a goroutine that is
+// wired to its thread may have changed. The thread maker's state is that of the process when the runtime started,
+// except for its short turns, which the other threads need as well.
 #pragma once
 
 #include "sched/data/bells.h"
 
 namespace dunlin::inline v0_1::sched {
 
-// Once, at the start; false if there is no thread for it.
+// Called once, at the start; false if no thread can be had for it.
 bool start_thread_maker() noexcept;
 
 }  // namespace dunlin::sched

@@ -1,26 +1,27 @@
-// find_work.cpp - what runs next, and what a machine does that finds nothing.
+// find_work.cpp - what runs next, and what a machine does if it finds nothing.
 //
 // Order      find_local     (local_work.cpp) on the leaving goroutine's stack, never blocks:
-//              1. the global queue, one goroutine, every 61st tick (or it would starve behind a busy local queue), and
-//                 when the monitor has ended a slice because it has waited for 10 ms (a batch, if it was a chain's:
-//                 see 3); at a 61st tick, once in a millisecond, the poller, for the same reason
+//              1. the global queue: one goroutine, at every 61st tick (otherwise a busy local queue would starve it),
+//                 and when the monitor has ended a slice because goroutines there have waited for 10 ms (a batch, if it
+//                 was the slice of a chain: see 3); at a 61st tick, but at most once in a millisecond, the poller, for
+//                 the same reason
 //              2. due timers of this processor: every 16th time, and when the monitor says so
-//              3. run_next: the goroutine readied last; it inherits the rest of the slice, so the tick does not advance
+//              3. run_next: the goroutine last readied; it inherits the rest of the slice, so the tick does not advance
 //              4. the local queue, first in first out
 //            take_global    a batch of the global queue
-//            find_work      on the machine's own stack: all that, then
+//            find_work      on the machine's own stack: all of the above, then
 //              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
 //              6. steal: four rounds over the other processors in random order; the last round also looks at their
 //                 timers and takes run_next
-//              7. the goroutine that it was lent by gets the processor back (hand_off.cpp); else a preempted one gets
-//                 it, on its own thread (preempt.h); else watch for a few microseconds if another processor runs, since
-//                 falling asleep and being woken costs more than that
+//              7. a lent processor goes back to its lender (hand_off.cpp); else a preempted goroutine gets the
+//                 processor, on its own thread (preempt.h); else watch for some microseconds if another processor runs,
+//                 since falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
 //              9. sleep in the poller, until the earliest timer of all or a descriptor, if no other machine does; else
 //                 until handed a processor
 // Source     Go 1.24 runtime/proc.go, findRunnable. Differs: every machine re-scans (wake.h); run_next is taken from a
-//            busy victim by the retake handshake (handshake.h), because it is a plain field: 0.4 ns for its owner
-//            instead of 10 with a CAS.
+//            busy victim by the retake handshake (handshake.h), because its owner changes it without a CAS: 0.4 ns
+//            instead of 10.
 #include "sched/work/find_work.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -58,9 +59,9 @@ constexpr std::int64_t watch_ns = 20'000;
 
 namespace {
 
-// Takes the goroutine in run_next of a victim that does not get around to it. The victim's machine is likely to park in
-// a moment and to run it with a warm cache, so the thief waits three microseconds first. Then it takes the victim by
-// the handshake of handshake.h, which succeeds while that machine is in user code.
+// Takes the goroutine in run_next of a victim that does not come to it. The goroutine that runs there is likely to park
+// in a moment, and its machine would run the other one with a warm cache, so the thief waits three microseconds first.
+// Then it takes the victim through the handshake of handshake.h, which succeeds while that machine is in user code.
 goroutine* steal_run_next(processor* victim) noexcept {
     if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
     const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
@@ -112,7 +113,7 @@ goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept
     return g;
 }
 
-// Fires due timers of another processor, whose machine may be busy for long.
+// Fires due timers of another processor, whose machine may be busy for a long time.
 bool collect_from(machine* m, processor* victim) noexcept {
     const std::int64_t deadline = the_scheduler.events->next_deadline(victim);
     if (deadline == 0) return false;
@@ -141,9 +142,9 @@ goroutine* steal(machine* m, processor* p) noexcept {
 
 // ---- spinning -------------------------------------------------------------------------------------------------------
 
-// The number of searching machines is at most half of the number of busy processors; more would only burn CPU. It is
-// also at most half of the number of CPUs: with more processors than CPUs a searcher takes the CPU of a machine that
-// has the work (skynet with 64 processors on two busy CPUs took up to 7 s of CPU for 0.2 s of work).
+// At most half as many machines search as processors are busy; more would only burn CPU. They are also at most half as
+// many as there are CPUs: with more processors than CPUs a searcher takes the CPU of a machine that has work (skynet
+// with 64 processors on two busy CPUs took up to 7 s of CPU for 0.2 s of work).
 bool may_spin(machine* m) noexcept {
     if (m->spinning) return true;
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_relaxed);
@@ -169,9 +170,9 @@ void stop_spinning(machine* m) noexcept {
     wake_if_idle();
 }
 
-// Is there a goroutine in another processor's run_next that has not moved since the last look? That cache line is
-// written all the time by its owner, so looks are rare. A goroutine that moves would be gone before the thief's three
-// microseconds are over.
+// Is there a goroutine in another processor's run_next, with no change in any run_next since the last look? The owner
+// writes that cache line all the time, so looks are rare. A goroutine that moves on would be gone before the thief's
+// three microseconds are over.
 constexpr unsigned look_at_run_next_every = 16;
 bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_before) noexcept {
     std::uint32_t puts = 0;
@@ -185,8 +186,8 @@ bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_
     return std::exchange(puts_before, puts) == puts && any;
 }
 
-// Is there something in the queues of others that was there at the last look? What a goroutine pushes just before it
-// parks is gone by the next look.
+// Is there a goroutine in the queues of others that was there at the last look? One that is pushed just before the
+// pusher parks is gone by the next look.
 bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_before) noexcept {
     std::uint64_t takings = 0;
     bool any = false;
@@ -199,12 +200,12 @@ bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_
     return std::exchange(takings_before, takings) == takings && any;
 }
 
-// Step 7. True: something has appeared, search again.
+// Step 7, watching. True: something has appeared, search again.
 bool watch_for_work(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
-    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread with the work waits for our CPU
-    // No other processor runs: work can come from outside only, which is rarely within microseconds; and a ready
-    // descriptor would not be noticed here.
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread that has the work waits for our CPU
+    // If no other processor runs, work can come only from outside, rarely within microseconds; and a ready descriptor
+    // would not be noticed here.
     if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed))
         + 1 >= s.max_procs.load(std::memory_order_relaxed)) {
         return false;
@@ -226,8 +227,8 @@ bool watch_for_work(const processor* p) noexcept {
 
 // ---- retiring -------------------------------------------------------------------------------------------------------
 
-// R1: this machine gives its processor up, unless the global queue has something after all. `all_idle`: all processors
-// are idle now.
+// R1: this machine gives its processor up, unless there is something in the global queue after all. `all_idle`: set if
+// all processors are idle now.
 goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -245,8 +246,8 @@ goroutine* retire(machine* m, bool& all_idle) noexcept {
     return nullptr;
 }
 
-// Gives the processor back to the machine that lent it (hand_off.cpp), if that has computed on since. True: m has no
-// processor any more.
+// Gives the processor back to the machine that lent it (hand_off.cpp), if that machine has gone on computing since.
+// True: m has no processor any more.
 bool return_to_lender(machine* m) noexcept {
     scheduler& s = the_scheduler;
     processor* p = processor_of(m);
@@ -272,8 +273,8 @@ bool return_to_lender(machine* m) noexcept {
     return may;
 }
 
-// Takes an idle processor: after R3 has found something, or (`to_search` false) to deliver events that m has in hand.
-// In that case the caller wakes the monitor, after it has delivered them.
+// Takes an idle processor: after R3 has found something, or (`to_search` false) to deliver events that m has in hand;
+// then the caller wakes the monitor after it has delivered them.
 bool come_back(machine* m, bool to_search = true) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -298,7 +299,7 @@ bool search_again(machine* m) noexcept {
     do {
         retire_barrier();                                    // R2
         if (work_anywhere()) {                               // R3
-            // Machines that have joined since (J1) are served as well: from here on this machine searches, or no
+            // Machines that have come to J1 since then are served as well: from here on this machine searches, or no
             // processor is idle.
             retirers.store(0, std::memory_order_seq_cst);
             return come_back(m);
@@ -316,8 +317,9 @@ void collect_everywhere(machine* m) noexcept {
 // has a processor again.
 //   sleeper: claim; heavy barrier; look at the deadlines again; publish poll_until_ns; sleep
 //   adder: insert; light barrier; read claim and poll_until_ns; interrupt
-// As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). Without the
-// barrier, if all are idle, by the order of seq_cst: claim, look; insert, read the claim.
+// As in wake.h: either the sleeper sees the new deadline or the adder sees the sleeper (timer_added()). If all
+// processors are idle there is no barrier, and the order of the seq_cst operations shows it: claim, look; insert, read
+// the claim.
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
@@ -332,14 +334,14 @@ bool sleep_for_events(machine* m) noexcept {
     event_batch found;
     if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
-    // Reading the clock, and the loads for it, cost a tenth of a wake-up: without a deadline it is read only if the
+    // Reading the clock, with the loads for it, costs a tenth of a wake-up: without a deadline it is read only if the
     // coarse clock has stood still.
     const std::int64_t now = deadline != 0 || monitor_asleep.load(std::memory_order_relaxed) != 0 ? platform::now_ns()
         : 0;
     if (now != 0) s.coarse_now_ns.store(now, std::memory_order_relaxed);
     // A machine that searched and found work wakes another (F2 of wake.h). A machine that comes back with events or a
     // due deadline has not searched, and wakes another only if there are several goroutines: a second thread for each
-    // event would cost more than the event.
+    // event would cost more than the event itself.
     const bool due = deadline != 0 && now >= deadline, in_hand = due || found.count != 0;
     const bool back = come_back(m, !in_hand);
     if (DUNLIN_UNLIKELY(tracing::on()) && back) {
@@ -373,12 +375,12 @@ bool poll_here() noexcept {
 
 void look_for_a_processor(machine* m) noexcept {
     // Before the first look. Acquires what was released by the requests that the thread maker has left to this machine:
-    // the maker reads this count by a read-modify-write.
+    // the maker reads this count with a read-modify-write.
     the_scheduler.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
-    // The barrier is an interrupt on every CPU. It is not needed if no processor is idle: a machine that puts one aside
-    // from now on looks for work itself (R2 and R3) or asks for another machine, and one that was put aside before this
-    // machine was asked for is seen here (asking releases, the thread maker acquires). Nor is it needed if work is seen
-    // without it.
+    // The barrier is an interrupt on every CPU. It is not needed if no processor is idle: a machine that makes one idle
+    // from now on looks for work itself (R2 and R3) or asks for another machine, and a processor that became idle
+    // before this machine was asked for is seen here (asking releases, the thread maker acquires). Nor is it needed if
+    // work is seen without it.
     if (idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_acquire)) != 0) {
         if (!work_anywhere() && !every_processor_is_idle()) retire_barrier();
         if (work_anywhere() && come_back(m)) return has_come(m);
@@ -441,7 +443,7 @@ goroutine* find_work(machine* m) noexcept {
         if (g) {
             stop_spinning(m);
             if (turns_matter()) begin_turns(processor_of(m));
-            // wake.h, left out: this machine does not come to its run_next at once
+            // wake.h, Left out: this machine does not come to its run_next at once
             if (DUNLIN_UNLIKELY(processor_of(m)->run_next.load(std::memory_order_relaxed) != nullptr)) wake_if_idle();
             return g;
         }

@@ -32,8 +32,8 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     return g;
 }
 
-// A processor that always has something to run never comes to poll (step 5). True: polling is due. It is done on the
-// machine's own stack, from find_work().
+// A processor that always has something to run never comes to poll (step 5). True: polling is due. find_work() does it,
+// on the machine's own stack.
 [[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
     const scheduler& s = the_scheduler;
     p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other
@@ -46,10 +46,11 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     return p->poll_first;
 }
 
-// The slice is over. `chain`, if not null, is the goroutine readied last by goroutines that ready each other and have
-// had their time. It queues like all others, behind a whole batch of the global queue: with one goroutine from there in
-// each slice of the chain, a thousand would wait for ten seconds. Without a chain only one is taken, since a batch on
-// top of the queue would keep joins from running their children in place (must_look_around).
+// The slice is over. `chain`, if not null, is the goroutine last readied by goroutines that ready each other and have
+// used up their time. It queues like all others, behind a whole batch of the global queue: if only one goroutine were
+// taken from there in each slice of the chain, a thousand would wait for ten seconds. Without a chain only one is
+// taken, since a batch behind the youngest child would keep joins from running their children in place
+// (must_look_around).
 [[gnu::noinline]] goroutine* begin_slice(processor* p, goroutine* chain) noexcept {
     p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
     advance_tick(p);
@@ -57,7 +58,8 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     if (the_scheduler.global_size() != 0) g = chain != nullptr ? take_global(p) : take_one_global(p);
     if (chain != nullptr) {
         push_local(p, chain);
-        submit_barrier();  // S2 of wake.h: without it an idle processor may be missed, and the chain waits for this one
+        submit_barrier();  // S2 of wake.h: without it an idle processor may be missed, and the chain would wait for
+                           // this one
         wake_if_idle();
     }
     if (g != nullptr) return g;
@@ -68,7 +70,7 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
 
 }  // namespace
 
-// m comes to its own run_next at once (wake.h, left out).
+// m comes to its own run_next at once (wake.h, Left out).
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept {
     m->chooses = true;
     const unsigned count = the_scheduler.events->collect(from, now);
@@ -112,7 +114,8 @@ goroutine* find_local(machine* m, processor* p) noexcept {
         if (!look_at_events(p, true)) return nullptr;
     }
     const slice_state slice = p->slice.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(slice == slice_state::preempted_turn)) return nullptr;  // find_work() knows whose turn it is
+    if (DUNLIN_UNLIKELY(slice == slice_state::preempted_turn)) return nullptr;  // find_work() gives the turn to a
+                                                                                // preempted goroutine
     if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
         p->run_next.store(nullptr, std::memory_order_relaxed);
         if (DUNLIN_LIKELY(slice != slice_state::run_next_had_turn)) {
@@ -166,7 +169,8 @@ goroutine* take_global(processor* p) noexcept {
     s.lock.unlock();
     const std::size_t got = want;
     if (got == 0) return nullptr;
-    current_machine()->trace.fresh = 0;  // another thread made it runnable, perhaps after the last goroutine left
+    current_machine()->trace.fresh = 0;  // another thread made the goroutine runnable, perhaps after the last one had
+                                         // left
     advance_tick(p);
     p->counts.global_hits.add();
     if (got > 1) {

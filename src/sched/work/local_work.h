@@ -1,4 +1,4 @@
-// local_work.h - what runs next, without leaving the stack that one is on: the first four steps of find_work.cpp.
+// local_work.h - what runs next, without leaving the current stack: the first four steps of find_work.cpp.
 #pragma once
 
 #include "sched/data/types.h"
@@ -7,37 +7,38 @@ namespace dunlin::inline v0_1::sched {
 
 // The next goroutine of p, or null. Called by a goroutine that is about to leave; must not block.
 goroutine* find_local(machine* m, processor* p) noexcept;
-// Takes a batch from the global queue: returns the first, and queues the others on p.
+// Takes a batch from the global queue: returns the first, and puts the others into p's queue.
 goroutine* take_global(processor* p) noexcept;
-// Fires what is due on p. True: the world stops.
+// Fires p's due timers. True: the world stops.
 bool look_around(processor* p) noexcept;
 inline constexpr std::uint32_t look_at_events_every = 16;  // a power of two
-// Running children in place bypasses find_local(), so a goroutine that does nothing else would starve all others. True,
-// now and then: park instead, because it is the turn of another goroutine. The global queue has its turn at the end of
-// the slice only, not at every 61st tick: each turn of a goroutine from there parks the whole chain of goroutines that
-// wait for each other on this stack. If that goroutine is another branch of the same tree, its children overflow into
-// the global queue, and so on, until most of the tree waits at once (a tree of 10^8 took gigabytes).
+// Running children in place bypasses find_local(), so a goroutine that does nothing else would starve all others.
+// Returns true now and then: park instead, because it is the turn of another goroutine. The global queue has its turn
+// only at the end of the slice, not at every 61st tick: each turn of a goroutine from there parks the whole chain of
+// goroutines that wait for each other on this stack. If that goroutine is another branch of the same tree, its children
+// overflow into the global queue, and so on, until most of the tree waits at the same time (a tree of 10^8 took
+// gigabytes).
 [[gnu::always_inline]] inline bool must_look_around(processor* p) noexcept {
     if (p->slice.load(std::memory_order_relaxed) != slice_state::goes_on) return true;
     const bool look = p->counts.in_place_joins.get() % look_at_events_every == 0 ||
         p->events_due.load(std::memory_order_relaxed);
     return DUNLIN_UNLIKELY(look) && look_around(p);
 }
-// True: p has nothing but its local queue to look at now, so a goroutine that yields may just change places with the
-// oldest there. Counts a tick.
+// True: only p's local queue is to be looked at now, so a goroutine that yields may just change places with the oldest
+// there. If true, counts a switch and a tick.
 bool may_rotate(processor* p) noexcept;
 // Is it the turn of a preempted goroutine on p (preempt.h)? Then find_local() finds nothing.
 inline bool turn_of_preempted(const processor* p) noexcept {
     return p->slice.load(std::memory_order_relaxed) == slice_state::preempted_turn;
 }
-// Something is due that only find_work() does, on the machine's own stack: find_local() finds nothing although there
-// may be a runnable goroutine.
+// True: something is due that only find_work() does, on the machine's own stack; find_local() finds nothing although
+// there may be a runnable goroutine.
 inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 
-// Fires what is due on p. False: the world stops, and the caller must find no work. `chooses`: the caller is about to
+// Fires p's due timers. False: the world stops, and the caller must find no work. `chooses`: the caller is about to
 // choose what to run.
 bool look_at_events(processor* p, bool chooses) noexcept;
-// Fires what is due on `from`, for m, which is about to choose what to run. Returns how many goroutines became
+// Fires the due timers of `from`, on m, which is about to choose what to run. Returns how many goroutines became
 // runnable.
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept;
 

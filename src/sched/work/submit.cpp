@@ -43,8 +43,9 @@ void push_local(processor* p, goroutine* g) noexcept {
 
 namespace {
 
-// `self` has readied g. If self is expected to park soon, g is left to this processor, in run_next. If it goes on, g
-// goes into the queue, for any processor: a thief would wait for a run_next, and then interrupt its owner.
+// `self` has readied g. If self is expected to park soon, g is left to this processor, in run_next. If self is expected
+// to go on, g goes into the queue, for any processor: a thief would have to wait before it takes a run_next, and then
+// interrupt the owner.
 void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexcept {
     if (self == nullptr || self->marks.lingers() == 0) {
         goroutine* before = exchange_run_next(p, g);

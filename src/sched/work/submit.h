@@ -1,4 +1,4 @@
-// submit.h - a runnable goroutine is put where it will be found: S1 to S3 of wake.h.
+// submit.h - puts a runnable goroutine where it will be found: S1 to S3 of wake.h.
 #pragma once
 
 #include "sched/data/types.h"
@@ -7,13 +7,14 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Puts g at the tail of p's queue, half of it and g into the global queue if it is full. p is the caller's.
+// Puts g at the tail of p's queue; if the queue is full, half of it and g go into the global queue. The caller has p.
 void push_local(processor* p, goroutine* g) noexcept;
-void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of the next: run_next was full
-// What is done first where turns are long or a wait is to be measured (turns.h, waits.h). True: g has been put, and
-// nothing is left to do.
+void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rarer half of put_run_next(): run_next was
+                                                                      // occupied
+// Called first where turns are long, a wait is to be measured, or a trace runs (turns.h, waits.h, trace.h). True: g has
+// been put somewhere, and nothing is left to do.
 bool push_with_a_look(processor* p, goroutine* g) noexcept;
-// Puts g into p's run_next and returns the former occupant. Release publishes *g to a thief that takes it by the
+// Puts g into p's run_next and returns the former occupant. Release publishes *g to a thief that takes it through the
 // handshake.
 [[gnu::always_inline]] inline goroutine* exchange_run_next(processor* p, goroutine* g) noexcept {
     assert_owner(p);
@@ -29,7 +30,7 @@ inline void put_run_next(processor* p, goroutine* g) noexcept;
     if (DUNLIN_UNLIKELY(p->looks_at_push) && push_with_a_look(p, g)) return;
     put_run_next(p, g);
 }
-// The same for a goroutine that was runnable already.
+// The same without the look: also for a goroutine that was runnable already.
 [[gnu::always_inline]] inline void put_run_next(processor* p, goroutine* g) noexcept {
     if (goroutine* before = exchange_run_next(p, g)) {
         push_out_of_run_next(p, before);
@@ -39,7 +40,7 @@ inline void put_run_next(processor* p, goroutine* g) noexcept;
     }
 }
 
-// Puts a list at the tail of the global queue, takes the lock.
+// Puts a list at the tail of the global queue; takes the lock.
 void push_global(goroutine_list& list) noexcept;
 void push_global(goroutine* g) noexcept;
 
