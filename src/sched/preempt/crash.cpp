@@ -1,5 +1,5 @@
 // crash.cpp - see crash.h. Everything here may run in a signal handler on the alternate stack, so it allocates nothing
-// itself (demangling does; the worst that can come of it is a shorter report).
+// itself (demangling does; at worst it makes the report shorter).
 #include "sched/preempt/crash.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -28,10 +28,10 @@ namespace {
 
 constexpr std::int64_t report_patience_ns = 10'000'000'000;
 
-// The reporter: the address of its goroutine, which may change threads inside the what() of its exception; the number
-// of the thread where there is no goroutine.
+// The reporter: the address of its goroutine, which may move to another thread inside the what() of its exception;
+// without a goroutine, the number of the thread.
 platform::atomic<std::uintptr_t> reporter{0};
-platform::atomic<pid_t> ending{0};  // the reporter's thread, which is about to end the process by exit()
+platform::atomic<pid_t> ending{0};  // the reporter's thread, when it is about to end the process through exit()
 
 std::uintptr_t caller() noexcept {
     if (const goroutine* g = current_goroutine()) return reinterpret_cast<std::uintptr_t>(g);
@@ -46,7 +46,7 @@ void print_exception(platform::text_writer& out) noexcept {
     }
     const platform::demangled_text readable = platform::demangled(type->name());
     out << (readable ? readable.get() : type->name());
-    out.flush();  // what() is the program's code: it may do anything
+    out.flush();  // what() is code of the program: it may do anything
     try {
         throw;
     } catch (const std::exception& e) {
@@ -110,8 +110,8 @@ void tell_of_death() noexcept {
 void let_reports_finish() noexcept {
     const std::uintptr_t who = reporter.load(std::memory_order_acquire);
     if (who == 0) return;
-    // A handler of the program may end the process by exit(), and then calls this twice: from the destructors of its
-    // thread_locals, and as a plain thread from atexit().
+    // A handler of the program may end the process through exit(), and then comes here twice: from the destructors of
+    // its thread_locals, and as a plain thread from atexit().
     if (who == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
     if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
     // Not for ever: the report itself may hang, since what() may do anything.
@@ -190,7 +190,7 @@ extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
         print_trace(out, capture_trace(1));
     }
     // A terminate handler of the program may log, or write a core file of its own. The default handler would only
-    // repeat what stands above.
+    // repeat what has just been printed.
     const std::terminate_handler handler = std::get_terminate();
     if (handler != nullptr && handler != __gnu_cxx::__verbose_terminate_handler && handler != std::abort) handler();
     tell_of_death();

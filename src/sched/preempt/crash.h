@@ -1,8 +1,8 @@
 // crash.h - reports about a goroutine that ends the process: a fatal signal (fatal_signal.h), stack overflow, uncaught
 // exception, misuse.
 //
-// Once       The first report is the only one. A goroutine that crashes meanwhile waits for the end of that report; a
-//            crash within the report ends the process there.
+// Once       Only the first crash is reported. A goroutine that crashes meanwhile waits for the end of that report; a
+//            crash within the report ends the process at once.
 #pragma once
 
 #include "platform/text.h"
@@ -10,15 +10,16 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The caller becomes the reporter, or does not return because another thread is. The reporter is not stopped any more.
+// The caller becomes the reporter; does not return if another thread is the reporter. The reporter is no longer stopped
+// by signals.
 void claim_report() noexcept;
-// The caller has claimed the report before: this is a fault within it.
+// True: the caller has claimed the report before, so this is a fault within the report.
 bool reports_itself() noexcept;
 // For a thread that is about to end a run or the process: does not return if a report is being written that will end
 // the process.
 void let_reports_finish() noexcept;
 
-// The last act of the thread that reports, before the process ends.
+// Called last by the thread that reports, before the process ends.
 void tell_of_death() noexcept;
 
 // `goroutine 7 "writer"`

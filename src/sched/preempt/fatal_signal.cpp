@@ -1,13 +1,12 @@
 // fatal_signal.cpp - the handlers of the signals that end a process, see fatal_signal.h. Everything here runs on the
-// alternate stack of signals and allocates nothing itself (demangling does; the worst that can come of it is a shorter
-// report).
+// alternate signal stack and allocates nothing itself (demangling does; at worst it makes the report shorter).
 //
-// Death      The handler sets the default action, blocks the signal, sends it to its own thread once more with what the
-//            kernel had said about it, and returns: what was interrupted is resumed with the signal pending, and dies
-//            before its next instruction. So it is one way for an instruction that faults, for one that does not fault
-//            again (a trap), and for a signal that was sent and will not come again.
+// Death      The handler sets the default action, blocks the signal, sends it to its own thread once more, with the
+//            information that the kernel gave about it, and returns: the interrupted code is resumed with the signal
+//            pending, and dies before its next instruction. So one way serves for an instruction that faults, for one
+//            that does not fault again (a trap), and for a signal that was sent and will not come again.
 // Faults     A stack that was overwritten leads the unwinder to addresses that do not exist. The handler of that fault
-//            leaves the walk; what was found until then is reported.
+//            leaves the walk; the frames found so far are reported.
 #include <dunlin/detail/atomic.hpp>
 
 #include <cerrno>
@@ -35,7 +34,8 @@ namespace {
 struct watched_signal {
     int number;
     const char* name;
-    bool of_memory;                    // ours whatever the program has: the faults that end a sample (sample.cpp)
+    bool of_memory;                    // our handler is installed whatever the program has: such faults end a sample
+                                       // (sample.cpp)
     struct sigaction before = {};      // constant after the start
     platform::atomic<bool> used_up{false};  // SA_RESETHAND: it has been called
 
@@ -58,11 +58,10 @@ watched_signal& watched(int signal) noexcept {
     return all_watched[0];
 }
 
-// Of the reporter's thread only: where to go on after a fault of the walk.
+// For the reporter's thread only: where to go on after a fault during the walk.
 sigjmp_buf* escape = nullptr;
 
-// In the child of a fork(): the goroutine that called fork(), which the child's thread was running; null: a plain
-// thread called it.
+// In the child of a fork(): the goroutine that called fork(); null: a plain thread called it.
 const goroutine* forked_from = nullptr;
 
 // ---- what is said ---------------------------------------------------------------------------------------------------
@@ -105,7 +104,7 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
     }
 }
 
-// The stack of what was interrupted at `context`, as far as it can be walked.
+// Prints the stack of the code that was interrupted at `context`, as far as it can be walked.
 [[gnu::noinline]] void print_stack(platform::text_writer& out, void* context, bool hide_runtime) noexcept {
     out.flush();
     stack::deep_trace frames;
@@ -165,7 +164,7 @@ void report_signal(const watched_signal& w, const goroutine* g, const siginfo_t*
 
 // ---- what is done ---------------------------------------------------------------------------------------------------
 
-// Sees to it that the process dies when the handler returns (Death).
+// Ensures that the process dies when the handler returns (Death).
 void die(int signal, const siginfo_t* info) noexcept {
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
@@ -181,7 +180,7 @@ void die(int signal, const siginfo_t* info) noexcept {
     platform::send_signal(static_cast<pid_t>(thread), signal);
 }
 
-// False: there is none any more, because SA_RESETHAND has reset it to the default action.
+// False: there is no such handler any more, because SA_RESETHAND has reset it to the default action.
 bool call_earlier_handler(watched_signal& w, siginfo_t* info, void* context) noexcept {
     if (w.before.sa_flags & SA_RESETHAND) {
         if (w.used_up.exchange(true)) return false;
@@ -195,7 +194,7 @@ bool call_earlier_handler(watched_signal& w, siginfo_t* info, void* context) noe
     return true;
 }
 
-// Did a goroutine, or the runtime, cause this signal? On the thread's own stack too.
+// Did a goroutine, or the runtime, cause this signal? Also on the thread's own stack.
 bool is_ours(const machine* m, const siginfo_t* info) noexcept {
     if (m == nullptr) return forked_from != nullptr && info->si_code > 0;
     return info->si_code > 0 || (info->si_code == SI_TKILL && info->si_pid == getpid());
@@ -239,8 +238,8 @@ void install_crash_handlers() noexcept {
         sigemptyset(&ours.sa_mask);
         if (w.had_handler()) {
             if (!w.of_memory) continue;
-            // The kernel blocks the signals that the earlier handler has asked for. Its SA_RESETHAND is not passed on:
-            // that would take away our handler.
+            // The kernel then blocks the signals that the earlier handler has asked for. SA_RESETHAND is not copied: it
+            // would remove our handler.
             ours.sa_mask = w.before.sa_mask;
             ours.sa_flags = SA_SIGINFO | (w.before.sa_flags & (SA_ONSTACK | SA_NODEFER | SA_RESTART));
         }

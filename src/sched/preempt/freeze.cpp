@@ -1,26 +1,25 @@
 // freeze.cpp - see freeze.h.
 //
 // Problem    When run() returns, main() returns, static objects are destroyed, and a goroutine that still computes
-//            would use them. Its thread must stand still, but not where it holds a lock that the exiting thread wants:
+//            would use them. Its thread must be stopped, but not where it holds a lock that the exiting thread needs:
 //            malloc's, stdio's, the loader's.
-// Protocol   The signal of preemption (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
+// Protocol   The preemption signal (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
 //            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
-//            Where it may stop (safe_place.h) the handler mostly never returns (frozen.h). Elsewhere it returns, and
-//            the thread is asked again a millisecond later.
-//            A thread that sleeps in the kernel gets no signal (its call would end early, and it would run): the
-//            monitor goes on asking after run() has returned, and catches it when it comes out. One that is in
-//            on_thread_stack() gets none: it may hold any lock of this library, as a plain thread may, and goes on
-//            (thread_stack.h).
-// Patience   20 ms, and a millisecond of CPU time for each thread since it was asked: on a busy computer it may take
-//            longer before a thread runs at all, and a thread can only stop while it runs. A thread that has had both
+//            If it may stop there (safe_place.h) the handler mostly never returns (frozen.h). Otherwise it returns, and
+//            the thread is asked again 0.2 ms later, or by the monitor in a later round. A thread that sleeps in the
+//            kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
+//            has returned, and stops it when it has left the kernel. A thread in on_thread_stack() gets no signal
+//            either: it may hold any lock of this library, as a plain thread may, and goes on (thread_stack.h).
+// Patience   20 ms, and for each thread a millisecond of CPU time since it was asked: on a busy computer it may take
+//            longer before a thread runs at all, and a thread can stop only while it runs. A thread that has had both
 //            without stopping is left to the monitor.
 // Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a
 //            sanitizer's handler, or a crash reporter's, holds locks that the exit of the process wants, and only its
-//            report says why the program died. The end of run() waits for it, as for a report of our own (crash.h): ten
-//            seconds at most, asleep or not, from when a signal has found it there.
-// Limits     A program that blocks SIGURG in a goroutine, or handles it itself, keeps its computing goroutines running
-//            until the process is gone. Statically linked, libc cannot be told from the program: then no goroutine is
-//            frozen at all.
+//            report says why the program died. The end of run() waits for such a thread, as for a report of our own
+//            (crash.h): ten seconds at most, whether it sleeps or not, once a signal has found it there.
+// Limits     If a program blocks SIGURG in a goroutine, or handles it itself, its computing goroutines run on until the
+//            process is gone. In a statically linked program libc cannot be told from the program: then no computing
+//            goroutine is frozen at all.
 #include "sched/preempt/freeze.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -52,7 +51,7 @@ constexpr std::int64_t grace_ns = 1'000'000;
 // every access after the exit.
 constexpr std::int64_t patience_ns = stack::sanitizing ? 500'000'000 : 20'000'000;
 constexpr std::int64_t chance_ns = 1'000'000;       // of CPU time
-constexpr std::int64_t longest_ns = 1'000'000'000;  // even if it gets none
+constexpr std::int64_t longest_ns = 1'000'000'000;  // even if the thread gets no CPU time
 constexpr std::int64_t settled_ns = 2'000'000;
 constexpr std::int64_t handler_patience_ns = 10'000'000'000;
 
@@ -74,7 +73,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
         if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;
     }
-    // Inside the runtime: the machine loses its goroutine in enter_slow(), or may hold a lock of the runtime.
+    // Inside the runtime the machine will lose its goroutine in enter_slow(), or may hold a lock of the runtime.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     // the call on the thread's own stack is about to begin, or has just ended
     if (m->lent.load(std::memory_order_relaxed)) return;
@@ -104,8 +103,8 @@ void ask(machine* m) noexcept {
     platform::send_signal(m->tid, preemption_signal);
 }
 
-// The machine is likely to stop soon. Not if it has been asleep in the kernel for a while; a moment's sleep (a
-// contended lock, a page fault) does not count, since the thread then comes out and runs.
+// True: the machine is likely to stop soon. Not if it has been asleep in the kernel for a while; a moment's sleep (a
+// contended lock, a page fault) does not count, since the thread then leaves the kernel and runs.
 bool may_stop_soon(const machine* m, bool patient) noexcept {
     if (m->asleep_since_ns != 0) return platform::now_ns() - m->asleep_since_ns < settled_ns;
     return patient || platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < chance_ns;
@@ -114,7 +113,8 @@ bool may_stop_soon(const machine* m, bool patient) noexcept {
 }  // namespace
 
 void install_freeze_handler() noexcept {
-    // the start may have failed after that, for want of a thread: our own handler is not the previous one
+    // An earlier start may have failed after this, for lack of a thread: then our own handler must not count as the
+    // previous one.
     static bool installed = false;
     if (std::exchange(installed, true)) return;
     note_unsafe_places();
@@ -133,7 +133,7 @@ void stop_condemned_machines() noexcept {
     for (bool any = true; any && platform::now_ns() < grace;) {
         any = false;
         for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-            // Machines that the end of an earlier run() has asked in vain are not waited for again.
+            // The end of an earlier run() has asked these machines in vain: they are not waited for again.
             if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
             if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) any = true;
         }
@@ -141,7 +141,7 @@ void stop_condemned_machines() noexcept {
     }
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
-        m->asleep_since_ns = 0;  // both left from another goroutine of its
+        m->asleep_since_ns = 0;  // these two may be left over from another goroutine on m
         m->in_handler.store(false, std::memory_order_relaxed);
         m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->freeze_asked.store(true, std::memory_order_release);

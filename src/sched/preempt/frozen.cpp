@@ -22,20 +22,20 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t frozen_kept = 16;
 constexpr std::int64_t first_look_ns = 5 * ms, longest_look_ns = 1000 * ms;
-constexpr std::int64_t sure_after_ns = 100 * ms;  // by then a lock that is only contended has changed its owner
-// any thread may be the one that is waited for, and it may be at work
+constexpr std::int64_t sure_after_ns = 100 * ms;  // by then a lock that is merely contended has changed its owner
+// longer, since the thread that is waited for may be any thread, also one that is at work
 constexpr std::int64_t sure_of_unnamed_ns = 1000 * ms;
-constexpr unsigned most_looks = 64;  // in one round, at goroutines that may wait; each look takes 10 us
+constexpr unsigned most_looks = 64;  // per round, at goroutines that may wait; each look takes 10 us
 constexpr std::int64_t let_go_ns = 2000 * ms;
 constexpr std::int64_t let_unnamed_go_ns = 100 * ms;  // of CPU time for each candidate; there may be fifteen others
-constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether others want the owner's CPU
+constexpr std::int64_t alone_after_ns = 20 * ms;  // by then it is known whether other threads want the owner's CPU
 
 // Found by the monitor, read by the thread maker.
 struct suspicion {
     machine* owner = nullptr;
     const void* lock = nullptr;
     pid_t waiter = 0;
-    const char* unnamed = nullptr;  // platform::lock_wait; the owner is then one of several candidates
+    const char* unnamed = nullptr;  // as in platform::lock_wait; not null: the owner is only one of several candidates
     std::int64_t since_ns = 0;
 
     bool same(const suspicion& other) const noexcept { return owner == other.owner && same_wait(other); }
@@ -45,21 +45,21 @@ struct suspicion {
 };
 
 struct watch {
-    std::uint32_t frozen = 0;  // how many had been frozen at the last look
+    std::uint32_t frozen = 0;  // times_frozen at the last look
     std::int64_t next_ns = 0;
     std::int64_t wait_ns = first_look_ns;
     suspicion suspect;
-    const machine* next = nullptr;  // where the next round goes on looking; null: at the beginning
+    const machine* next = nullptr;  // where the next round continues; null: at the beginning
 };
 watch the_watch;                        // monitor
-suspicion to_let_go;                    // monitor; published to the thread maker by its wish
+suspicion to_let_go;                    // monitor; published to the thread maker by the wish
 std::uint32_t turns_of_wait = 0;        // monitor: how many candidates have had a turn in this wait
 platform::atomic<bool> letting_go{false};    // set by the monitor, cleared by the thread maker
-machine* waited_for = nullptr;          // scheduler lock: the last one that was seen to hold what another thread waits
-                                        // for; its thread does not end
+machine* waited_for = nullptr;          // scheduler lock: the last machine that was seen to hold what another thread
+                                        // waits for; its thread does not end
 suspicion gone_on;                      // thread maker: the suspicion whose owner goes on
-std::int64_t gone_on_until_ns = 0;      // thread maker; 0: none does
-// thread maker: the CPU time of the owner when it was let go; -1: it is known whether others want its CPU
+std::int64_t gone_on_until_ns = 0;      // thread maker; 0: no owner goes on
+// thread maker: the CPU time of the owner when it was let go; -1: it has been decided whether others want its CPU
 std::int64_t owner_cpu_ns = 0;
 
 void order(machine* m, std::uint32_t what) noexcept {
@@ -67,7 +67,7 @@ void order(machine* m, std::uint32_t what) noexcept {
     platform::futex_wake(m->resume_word);
 }
 
-// Under the lock. False: m is not on the list any more.
+// Under the lock. False: m is no longer on the list.
 bool take_off_list(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -83,8 +83,8 @@ bool take_off_list(machine* m) noexcept {
     return found;
 }
 
-// Where nothing names the holder, any frozen machine may be it. They have their turns from the youngest on. Those that
-// had a turn in this wait were frozen again, so they are the youngest now: `turns` of them.
+// If nothing names the holder, any frozen machine may be it. They have their turns from the last frozen on. `turns` of
+// them had a turn in this wait and were frozen again, so these are the last frozen now.
 machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -102,7 +102,7 @@ machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noe
 suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
     if (waiter == 0) return {};
     platform::lock_wait wait = platform::lock_waited_for(waiter);
-    if (may_stop_at(wait.code)) wait.unnamed = nullptr;  // the wait is the program's own, or this library's
+    if (may_stop_at(wait.code)) wait.unnamed = nullptr;  // the code that waits is the program's own, or this library's
     if (wait.lock == nullptr) return {};
     suspicion found{nullptr, wait.lock, waiter, wait.unnamed, now_ns};
     found.owner = frozen_holder(wait, found.same_wait(to_let_go) ? turns_of_wait : 0);
@@ -114,7 +114,7 @@ suspicion find_suspect(std::int64_t now_ns) noexcept {
     suspicion found = look_at(process, now_ns);
     if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
     watch& w = the_watch;
-    // The last suspect first: no other suspect may come between two looks at it.
+    // The waiter of the last suspect comes before the others: no other suspect may come between two looks at it.
     if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);
     unsigned looks = 0;
     const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
@@ -159,9 +159,9 @@ bool still_holds(const suspicion& found) noexcept {
     return found.unnamed != nullptr ? wait.unnamed == found.unnamed : wait.may_be_held_by(found.owner->tid);
 }
 
-// Where other threads want the owner's CPU, it needs its share, or it never gets as far as the unlock. Where it has the
-// CPU to itself, the kernel may wake the waiter on another idle CPU, too late; not if the owner uses leftover time
-// only, which counts as idle.
+// If other threads want the owner's CPU, the owner needs its share of it, or it never gets as far as the unlock. If it
+// has the CPU to itself, the kernel may wake the waiter on another idle CPU, too late; not if the owner uses only
+// leftover time, because its CPU then counts as idle.
 void lower_if_alone(std::int64_t now_ns) noexcept {
     const std::int64_t since_ns = now_ns - (gone_on_until_ns - let_go_ns);
     if (owner_cpu_ns < 0 || since_ns < alone_after_ns) return;
@@ -190,8 +190,8 @@ void keep_frozen(machine* m) noexcept {
 void freeze_here(machine* m) noexcept {
     scheduler& s = the_scheduler;
     m->in_runtime.store(1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler: before the lock. A machine without a
-                                                          // processor has no taker
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler: the store comes before the lock. A
+                                                          // machine without a processor has no taker
     s.lock.lock();
     if (!m->condemned.load(std::memory_order_relaxed) || !m->freeze_asked.load(std::memory_order_relaxed)) {
         s.lock.unlock();
@@ -223,9 +223,9 @@ void end_frozen_thread(machine* m) noexcept {
     m->stray.store(false, std::memory_order_relaxed);
     m->current.store(nullptr, std::memory_order_relaxed);
     m->leaving = nullptr;
-    m->call = {};  // it was stopped on its way to it
-    m->lent.store(false, std::memory_order_relaxed);  // the same
-    // The record is as new: it will serve another thread.
+    m->call = {};  // it was stopped on its way to the call
+    m->lent.store(false, std::memory_order_relaxed);  // for the same reason
+    // The record becomes as good as new: it will serve another thread.
     m->preempt_asked.store(false, std::memory_order_relaxed);
     m->preempt_later.store(false, std::memory_order_relaxed);
     m->rejects = 0;
@@ -252,7 +252,8 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     if (now_ns < w.next_ns) return w.next_ns;
     const suspicion found = letting_go.load(std::memory_order_acquire) ? suspicion{} : find_suspect(now_ns);
     if (found.owner != nullptr && found.same(w.suspect)) {
-        // The same wait has ended by itself or lasted through the turn of the one before.
+        // The first time, an unnamed wait must last longer: it may end by itself. Later it has lasted through another
+        // candidate's turn.
         const bool first = found.unnamed != nullptr && !found.same_wait(to_let_go);
         if (now_ns - w.suspect.since_ns >= (first ? sure_of_unnamed_ns : sure_after_ns)) {
             turns_of_wait = found.same_wait(to_let_go) ? turns_of_wait + 1 : 1;

@@ -25,8 +25,9 @@ int preemption_signal = SIGURG;
 
 constexpr std::uint32_t short_turns_of_spinners = 8;
 
-// One such stop is enough. It takes as many turns that end elsewhere to be taken off again, because the holder of a
-// spin lock is met in all places. What the thread's last goroutine did says nothing about this one.
+// One stop in a loop is enough to shorten the turns. It takes short_turns_of_spinners stops elsewhere to undo that,
+// because the holder of a spin lock may be stopped anywhere. What the thread's last goroutine did says nothing about
+// this one.
 void note_spinning(machine* m, const goroutine* g, bool spins) noexcept {
     const std::uint32_t before = m->spinner == g->id ? std::uint32_t{m->spins} : 0;
     m->spinner = g->id;
@@ -39,13 +40,14 @@ constexpr std::uint32_t rejects_max = 10;
 constexpr std::int64_t debt_max_ns = 10 * slice_ns;
 constexpr std::int64_t stop_patience_ns = 300'000;
 
-// In the handler: may the thread stop here?
+// Called in the handler: may the thread stop here?
 bool is_stoppable(machine* m, void* context) noexcept {
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
     if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
-    // Stopped in a handler of the program, it would still stand there when its run() ends (freeze.cpp, Handlers).
+    // If it were stopped in a handler of the program, it would still be there when its run() ends (freeze.cpp,
+    // Handlers).
     if (stack::interrupts_a_handler(context)) return false;
     const std::uintptr_t pc = stack::interrupted_pc(context);
     m->stopped_in_library = !may_stop_at(pc);
@@ -58,8 +60,8 @@ bool is_stoppable(machine* m, void* context) noexcept {
     return true;
 }
 
-// Queues the machine as preempted; false: it need not stop, because it has a processor again. The state that changes is
-// the goroutine's.
+// Queues the machine as preempted, and changes the goroutine's state. False: it need not stop, because it has a
+// processor again, is condemned, or the world stops.
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -79,7 +81,7 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
-            // It gets the rest of its slice as soon as the goroutines have run for which it was stopped.
+            // It gets the rest of its slice as soon as the goroutines for which it was stopped have run.
             s.preempted_since_ns = 0;
             s.preempted.push_front(m);
         } else {
@@ -95,8 +97,8 @@ bool queue_preempted(machine* m, goroutine* g) noexcept {
     return false;
 }
 
-// The monitor may wait for the answer. Release pairs with the acquire in wait_until_stopped(): the processor's next
-// machine comes after what this thread did last.
+// The monitor may wait for the answer. Release pairs with the acquire in wait_until_stopped(): what this thread did
+// last happens before what the processor's next machine does.
 void answer(machine* m) noexcept {
     if (m->answered.exchange(1, std::memory_order_release) == 0) platform::futex_wake(m->answered);
 }
@@ -109,14 +111,14 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
             platform::futex_wait(m->resume_word, resume_order::stay);
         } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire,
             std::memory_order_relaxed)) {
-            // The word is reset before the look: the next request then sets it again, and is not taken for this one.
+            // The word is reset before the look: so the next request sets it again, and is not mistaken for this one.
             sample_if_asked_again(m, context);
         }
     }
-    sample_if_asked_again(m, context);  // asked just now, and let go before it saw that
+    sample_if_asked_again(m, context);  // it may have been asked just now, and let go before it saw the request
     if (how == resume_order::end_thread) end_frozen_thread(m);
-    // Not transition(): the end of run() may freeze the goroutine at the same moment (freeze_descriptor), and then it
-    // stays frozen.
+    // Not transition(): the end of run() may freeze the goroutine at the same moment (freeze_descriptor), and then its
+    // state must stay frozen.
     goroutine_state expected = goroutine_state::preempted;
     g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel,
         std::memory_order_relaxed);
@@ -138,7 +140,7 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
 
 void ask_to_stop(machine* m) noexcept {
     m->answered.store(0, std::memory_order_relaxed);
-    // Release pairs with the exchange in stop_if_asked(): a handler that finds itself asked sees answered = 0, and its
+    // Release pairs with the exchange in stop_if_asked(): a handler that sees the request sees answered = 0, and its
     // answer is not overwritten.
     m->preempt_asked.store(true, std::memory_order_release);
     the_scheduler.hand_offs.freeze_signals.add();
@@ -168,9 +170,8 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     }
     m->rejects = 0;
     goroutine* g = m->current.load(std::memory_order_relaxed);
-    // From here to the end the thread is as if inside the runtime: a giver of a processor leaves `taken` as it is, for
-    // this thread to clear. The fence is for the compiler: it keeps the store before the lock. A machine without a
-    // processor has no taker that would look at in_runtime.
+    // From here to the end the thread acts as if inside the runtime. The fence is for the compiler: it keeps the store
+    // before the lock. A machine without a processor has no taker that would look at in_runtime.
     m->in_runtime.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool stop = queue_preempted(m, g);
@@ -192,7 +193,7 @@ void thaw_preempted() noexcept {
         platform::futex_wake(m->resume_word);
     }
     preempted_changed(s);
-    // pairs with the exchange in look_at_strays(), which then sees them as strays
+    // pairs with the exchange in look_at_strays(), which then sees that they are strays
     s.strays_unlisted.store(true, std::memory_order_release);
     s.lock.unlock();
 }

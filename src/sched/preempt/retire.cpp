@@ -1,16 +1,16 @@
-// retire.cpp - the end of run(): every goroutine that is left is frozen where it stands.
+// retire.cpp - the end of run(): every goroutine that is left is frozen where it is.
 //
-// The world is stopped. Then the goroutines that are
+// The world is stopped. Then goroutines that are
 //   runnable    are taken off their queues; those that never began, and that no task names, are given back: their
 //               functions are neither called nor destroyed;
 //   waiting     are marked, so that a late ready() by a plain thread does nothing;
-//   computing   cannot be marked: their machines are condemned, and lose themselves at the next call into the runtime
+//   computing   cannot be marked: their machines are condemned, and lose them at their next call into the runtime
 //               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
 //               destructors have destroyed;
-//   preempted   stand still already; except those that may hold a lock of libc's, which go on like computing ones;
+//   preempted   stay stopped; except those that may hold a lock of libc, which go on like computing ones;
 //   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
-//   of a plain thread's deadlines  are of no run(): they go on, and end by themselves (hooks.h, outlives_run).
-// Their stacks are never used again: a thread that looks at a waiter that lies on one finds it as it was.
+//   of a plain thread's deadlines belong to no run(): they go on, and end by themselves (hooks.h, outlives_run).
+// Their stacks are never used again: a thread that looks at a waiter on such a stack finds it as it was.
 #include "platform/futex.h"
 #include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
@@ -30,8 +30,8 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// LeakSanitizer reads /proc/self/maps again for each region that it is told of (0.1 ms), so it is told of the first two
-// thousand goroutines only.
+// LeakSanitizer reads /proc/self/maps again for each region that it is told about (0.1 ms), so it is told only about
+// the first two thousand goroutines.
 void keep_for_leak_check(goroutine& g) noexcept {
     static int kept = 0;
     if (++kept > 2000) return;
@@ -102,7 +102,7 @@ void retire_world() noexcept {
     s.starved_size.store(0, std::memory_order_relaxed);
     ended.fetch_add(1, std::memory_order_relaxed);
     s.main_exited = false;
-    // Under the lock: threads without a processor ready waiting goroutines under it too (ready_all).
+    // Under the lock, because threads without a processor also ready waiting goroutines under it (ready_all).
     if (left != 0) {
         for_each_descriptor([&left](goroutine& g) {
             if (g.state.load(std::memory_order_acquire) == goroutine_state::dead) return;
@@ -117,16 +117,16 @@ void retire_world() noexcept {
     s.global.push_back(staying);  // start_world() wakes a machine for them
     s.lock.unlock();
     stop_condemned_machines();
-    // Only now: forget_all() asks which goroutines are frozen. A goroutine that calls exit() has a condemned machine
-    // too: what enters the runtime on it would be lost, so for these calls the thread is a plain one.
+    // Only now: forget_all() asks which goroutines are frozen. If a goroutine calls exit(), its machine is condemned
+    // too: a call that enters the runtime on it would lose the goroutine, so for these calls the thread is a plain one.
     machine* self = current_machine();
     set_current_machine(nullptr);
     discard_unbegun(unbegun);
     s.events->forget_all();
     set_current_machine(self);
     start_world();
-    // A goroutine called exit(): its thread goes on with static destructors, which may use the library as any plain
-    // thread may.
+    // A goroutine may have called exit(): its thread goes on with static destructors, which may use the library as any
+    // plain thread may.
     if (current_machine() != nullptr) set_current_machine(nullptr);
 }
 

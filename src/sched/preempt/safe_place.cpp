@@ -23,8 +23,8 @@ constexpr std::size_t max_ranges = 32;
 code_range untouchable[max_ranges];
 std::size_t untouchable_count = 0;
 
-// ThreadSanitizer is not among them: it keeps a signal until the thread leaves one of its functions, and calls the
-// handler there.
+// ThreadSanitizer is not in this list: it holds a signal back until the thread leaves one of its functions, and calls
+// the handler then.
 bool must_not_stop_in(const char* library) noexcept {
     const char* slash = std::strrchr(library, '/');
     const char* name = slash ? slash + 1 : library;
@@ -37,7 +37,7 @@ bool must_not_stop_in(const char* library) noexcept {
 }
 
 int note_library(dl_phdr_info* info, std::size_t, void*) {
-    // The vdso has no name worth trusting, and no locks.
+    // The vdso has no reliable name, and no locks.
     if (info->dlpi_name == nullptr || !must_not_stop_in(info->dlpi_name)) return 0;
     for (int i = 0; i < info->dlpi_phnum && untouchable_count < max_ranges; ++i) {
         const auto& segment = info->dlpi_phdr[i];
@@ -50,10 +50,11 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
     return 0;
 }
 
-// the smallest page size there is: the page of an instruction that runs can be read
+// the smallest page size there is: the page of an executing instruction can be read
 constexpr std::uintptr_t page = 4096;
-constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a loop around it is met
-// the longest body of libc's sched_yield(): a number, the call, a look at what it returned
+constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a thread in the loop around
+                                               // it may be found
+// the longest body of libc's sched_yield(): load a number, make the call, check the result
 constexpr std::uintptr_t yield_bytes = 32;
 }  // namespace
 
@@ -81,7 +82,7 @@ bool may_stop_at(std::uintptr_t pc) noexcept {
     for (std::size_t i = 0; i < untouchable_count; ++i) {
         if (pc >= untouchable[i].begin && pc < untouchable[i].end) return false;
     }
-    // Statically linked, libc cannot be told from the program.
+    // In a statically linked program libc cannot be told from the program's own code.
     return untouchable_count != 0;
 }
 

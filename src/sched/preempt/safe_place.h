@@ -1,23 +1,24 @@
-// safe_place.h - where may a thread be made to stand still from outside?
+// safe_place.h - where may a thread be stopped from outside?
 //
-// Not in libc, the loader, the unwinder, an allocator: they hold locks that the whole process wants for moments at a
-// time. What a program's own code holds is its own business, as with a thread that the kernel preempts.
+// Not in libc, the loader, the unwinder, an allocator: for moments they hold locks that the whole process needs. Locks
+// that the program's own code holds are its own affair, as with a thread that the kernel preempts.
 #pragma once
 
 #include <cstdint>
 
 namespace dunlin::inline v0_1::sched {
 
-// Notes where those libraries are. Once, at the start.
+// Notes where those libraries are. Called once, at the start.
 void note_unsafe_places() noexcept;
 
 bool may_stop_at(std::uintptr_t pc) noexcept;
 
-// True if the code at `pc` seems to wait in a loop: for a spin lock, with the CPU's hint for that nearby, or in
-// sched_yield(). A guess from the instructions; a wrong one costs a shorter turn.
+// True if the code at `pc` seems to wait in a loop: for a spin lock, with the CPU's spin hint nearby, or in
+// sched_yield(). A guess from the instructions; a wrong guess costs a shorter turn.
 bool spins_at(std::uintptr_t pc) noexcept;
 
-// True if `pc` is in a library that unwinds stacks: it may hold a lock of its own. False if that is linked statically.
+// True if `pc` is in a library that unwinds stacks: it may hold a lock of its own. False if that library is linked
+// statically.
 bool is_in_unwinder(std::uintptr_t pc) noexcept;
 
 }  // namespace dunlin::sched

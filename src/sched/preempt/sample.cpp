@@ -38,7 +38,7 @@ const machine* machine_of(const goroutine& g) noexcept {
     return m;
 }
 
-// By the machine that has answered, or by the asker for a request that it withdraws.
+// Called by the machine that has answered, or by the asker for a request that it withdraws.
 void one_less_pending() noexcept {
     if (pending.fetch_sub(1, std::memory_order_release) == 1) platform::futex_wake(pending);
 }
@@ -91,7 +91,7 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
 
 }  // namespace
 
-// All signals are blocked: a fault would end the process.
+// All signals are blocked here: without the unblocking below, a fault would end the process.
 [[gnu::noinline]] void unwind_interrupted(machine* m, const void* context, stack::trace& frames) noexcept {
     void* const innermost = reinterpret_cast<void*>(stack::interrupted_pc(context) + 1);
     frames.pc[0] = innermost;
@@ -111,7 +111,7 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
     std::atomic_signal_fence(std::memory_order_seq_cst);
     m->sample.escape = nullptr;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (frames.size != 0) return;  // a fault, or nothing that could be unwound
+    if (frames.size != 0) return;  // if it is 0: a fault, or nothing could be unwound
     frames.pc[0] = innermost;
     frames.size = 1;
 }
@@ -139,11 +139,12 @@ void for_each_machine(F f) noexcept {
 }  // namespace
 
 samples::samples() noexcept {
-    // the unwinder's first call sets it up, under a lock
+    // the first call of the unwinder initialises it, under a lock
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     for_each_machine(ask);
     const std::int64_t until = platform::now_ns() + patience_ns;
-    // Acquire pairs with the release of one_less_pending(); what each has written is published by its state.
+    // Acquire pairs with the release of one_less_pending(); what each machine has written is published by its own
+    // state.
     for (std::uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {
         if (!platform::futex_wait_until(pending, left, until)) break;
     }
@@ -172,8 +173,8 @@ const void* asleep_at(const goroutine& g) noexcept {
 }
 
 bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
-    // Whether the signal is ours does not depend on whether the request has been withdrawn since: a system call that
-    // the signal has ended is made again in either case.
+    // The signal is ours even if the request has been withdrawn since: a system call that the signal has ended is made
+    // again in either case.
     if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
     stack::repeat_interrupted_call(context);
     // Inside the runtime the thread may hold one of its locks.
