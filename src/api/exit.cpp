@@ -13,16 +13,17 @@
 namespace dunlin::inline v0_1::api {
 
 void stop_at_exit() noexcept {
-    // In the child of a fork only the forking thread exists: there is nothing to stop, and a wait would not end.
+    // In the child of a fork() only the forking thread exists: there is nothing to stop, and a wait would never end.
     const bool forked = platform::not_after_fork.load(std::memory_order_relaxed) != nullptr;
     if (sched::the_scheduler.started.load(std::memory_order_acquire) && !forked) sched::retire_world();
 }
 
 namespace {
 
-// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So an
-// object of the main thread, and one of each thread that runs goroutines, stops the goroutines before the first static
-// destructor can take anything away from them. Other threads that call exit() get as far as the handler.
+// exit() destroys the exiting thread's thread_locals before it runs atexit handlers and destroys static objects. So a
+// thread_local object of the main thread, and of each thread that runs goroutines, stops the goroutines before the
+// first static destructor can destroy anything that they use. If another thread calls exit(), they are stopped only in
+// the atexit() handler.
 struct stopper {
     bool armed = false;
     ~stopper() {
@@ -32,15 +33,16 @@ struct stopper {
 thread_local stopper thread_stopper;
 thread_local constinit bool has_stopper = false;
 
-// libc registers the destructor of a thread_local in memory that it allocates, and aborts where there is none. So a
-// thread that begins when there is none has no stopper: its exit() gets as far as the handler, too. More than libc
-// needs, and more than the thread would keep for itself. Other threads may take what there is before libc asks for it:
-// so blocks of the size of its record are freed just before. glibc's allocator keeps the first seven for malloc() and
-// the others for calloc(), which the registration calls, both for this thread's arena.
+// libc registers the destructor of a thread_local in memory that it allocates, and aborts if there is none. So a thread
+// that begins when there is no memory has no stopper: its exit() stops the goroutines only in the handler, too. This
+// function asks for more than libc needs, and for more than the thread would keep for itself. Other threads may take
+// the memory before libc asks for it, so blocks of the size of libc's record are freed just before. glibc's allocator
+// keeps the first seven for malloc() and the others for calloc(), which the registration calls, both for this thread's
+// arena.
 bool can_register() noexcept {
     constexpr int blocks = 9;
     constexpr std::size_t record = 4 * sizeof(void*);
-    void* volatile room = std::malloc(4096);  // volatile: else the compiler believes that there is
+    void* volatile room = std::malloc(4096);  // volatile: otherwise the compiler assumes that there is memory
     void* volatile kept[blocks];
     bool enough = room != nullptr;
     for (auto& block : kept) {

@@ -1,13 +1,14 @@
-// exit.h - the end of the process stops the goroutines before it takes anything away from them.
+// exit.h - the end of the process stops the goroutines before it destroys anything that they use.
 #pragma once
 
 namespace dunlin::inline v0_1::api {
 
 // For atexit(): stops everything for good, unless this is the child of a fork().
 void stop_at_exit() noexcept;
-// By a thread that is about to use the runtime: from here on the main thread's exit() stops the goroutines first.
+// Called by a thread that is about to use the runtime. If it is the main thread, its exit() stops the goroutines first
+// from here on.
 void arm_stopper() noexcept;
-// For hooks.h: does the same for each thread that runs goroutines, as long as it does.
+// For hooks.h: does the same for each thread that runs goroutines, for as long as it runs them.
 void machine_thread(bool begins) noexcept;
 
 }  // namespace dunlin::api

@@ -1,4 +1,4 @@
-// max_procs.cpp - how many processors there are, and how many goroutines.
+// max_procs.cpp - the numbers of processors and of goroutines.
 #include <stdexcept>
 #include <string>
 

@@ -1,4 +1,4 @@
-// run.cpp - run(): the thread that calls it starts the main goroutine and waits until that has ended.
+// run.cpp - run(): the thread that calls it starts the main goroutine and waits until that goroutine has ended.
 #include "api/run.h"
 
 #include <algorithm>
@@ -46,7 +46,8 @@ detail::page_hook& the_page_hook() noexcept {
     return hook;
 }
 
-// DUNLIN_DEBUG=page=ADDRESS, while it lives. Nothing without a library that has registered itself.
+// While this object lives, the page of DUNLIN_DEBUG=page=ADDRESS is served. Does nothing unless a library has
+// registered itself for it.
 class page_of_run {
 public:
     page_of_run() noexcept : address_(observe::page_setting()) {
@@ -95,14 +96,14 @@ namespace dunlin::inline v0_1::detail {
 
 void set_page_hook(const page_hook& hook) noexcept { api::the_page_hook() = hook; }
 
-// With an end to each sleep: the end of a goroutine wakes no sleeper here, since that would cost each goroutine
-// something.
+// Each sleep has a time limit: the end of a goroutine does not wake the sleeper here, since that would cost every
+// goroutine something.
 static void wait_for_leftovers(const run_options& options) {
     if (options.at_end == leftovers::stop) return;
     if (options.at_end == leftovers::cancel_and_wait) cancel_run_context();
     sched::scheduler& s = sched::the_scheduler;
     s.lock.lock();
-    s.main_returned = false;  // run() waits on: a deadlock is one
+    s.main_returned = false;  // run() goes on waiting, so a deadlock must be reported
     sched::check_for_deadlock();
     s.lock.unlock();
     constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;

@@ -1,4 +1,4 @@
-// run.h - run(): what its main goroutine's end and the start of the runtime share with it.
+// run.h - run(): what it shares with the end of its main goroutine and with the start of the runtime.
 #pragma once
 
 #include "platform/lock.h"

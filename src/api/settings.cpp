@@ -39,7 +39,7 @@ unsigned default_stack_class() {
         platform::environment_size("DUNLIN_STACK_SIZE", min_stack_size, stack::usable_bytes(stack::class_count - 1));
     if (bytes) return stack::class_for(*bytes);
     if (stack::sanitizing) return stack::checked_class;
-    if (platform::under_valgrind()) return stack::dense_class;  // it has little address space
+    if (platform::under_valgrind()) return stack::dense_class;  // valgrind leaves little address space
     return stack::class_like_a_thread(platform::space_for_stacks());
 }
 
@@ -55,7 +55,7 @@ void choose_guards() {
 
 void choose_preemption() {
     using sched::preemption;
-    // Valgrind runs one thread at a time, for long: one that stands still in a handler is then hard to tell from one
+    // Valgrind runs one thread at a time, for long: then a thread that is stopped in a handler is hard to tell from one
     // that hangs.
     if (platform::under_valgrind()) sched::preemption_mode = preemption::take;
     const std::string_view text = platform::environment_text("DUNLIN_PREEMPTION");
@@ -74,7 +74,7 @@ void choose_preemption() {
     const std::string_view number = platform::environment_text("DUNLIN_PREEMPTION_SIGNAL");
     if (number.empty()) return;
     const auto signal = platform::parse_number(number);
-    // Not what the kernel sends for faults, nor what cannot be caught, nor libc's own (32, 33).
+    // Not a signal that the kernel sends for faults, nor one that cannot be caught, nor libc's own (32, 33).
     const auto usable = [](std::uint64_t n) {
         for (const int no : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, 32, 33}) {
             if (n == static_cast<std::uint64_t>(no)) return false;

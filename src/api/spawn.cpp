@@ -38,7 +38,7 @@ void throw_null_function(const char* operation) {
     if (!options.labels.empty()) sched::extra_of(g).labels = options.labels;
 }
 
-// The cases of make() that its quick half leaves out.
+// The cases that the quick path of make() leaves out.
 [[gnu::noinline]] static new_goroutine make_any(
     std::size_t bytes, std::size_t align, const go_options* options, sched::creation_place place) {
     if (DUNLIN_UNLIKELY(sched::current_machine() == nullptr)) {

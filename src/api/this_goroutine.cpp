@@ -1,4 +1,4 @@
-// this_goroutine.cpp - what a goroutine asks for itself: sleep, yield, blocking(), no_preempt, its name, its thread.
+// this_goroutine.cpp - what a goroutine may ask for itself: sleep, yield, blocking(), no_preempt, its name, its thread.
 #include <string>
 #include <string_view>
 
