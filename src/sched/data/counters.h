@@ -41,9 +41,9 @@ struct processor_counters {
     counter yields;
     counter stack_binds;        // stacks taken to start a goroutine that could not use the one below it
     counter blocking_calls;     // calls of blocking()
-    counter hand_offs;          // // of these, those that handed the processor on at once, at their beginning
+    counter hand_offs;          // of these, those that handed the processor on at once, at their beginning
     counter io_waits;           // waits for a descriptor begun on this P
-    counter io_wakes;           // // waits ended by the machine that had this P; not necessarily those counted in
+    counter io_wakes;           // waits ended by the machine that had this P; not necessarily those counted in
                                 // io_waits
 };
 
@@ -76,8 +76,8 @@ inline constexpr std::size_t queue_length_classes = 10;
 struct hand_off_counters {
     counter from_blocking;      // processors taken from threads in a blocking() that lasted
     counter from_blocked;       // from threads that slept in the kernel unannounced
-    counter from_hogs;          // // from goroutines that computed
-    counter urgent;             // // of these, before the end of their slice, because a goroutine had just been woken
+    counter from_hogs;          // from goroutines that computed
+    counter urgent;             // of these, before the end of their slice, because a goroutine had just been woken
     counter freeze_signals;
     counter thaws;              // preempted goroutines resumed without a processor, because others seemed to wait for
                                 // locks that they hold
@@ -86,7 +86,7 @@ struct hand_off_counters {
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
     counter returns_idle;       // goroutines that came to the runtime without a processor and found an idle or an
                                 // offered one; scheduler lock
-    counter returns_queued;     // // that queued instead, mostly because they found none; scheduler lock
+    counter returns_queued;     // that queued instead, mostly because they found none; scheduler lock
 };
 
 }  // namespace dunlin::sched

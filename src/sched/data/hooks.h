@@ -13,7 +13,7 @@ struct upward_hooks {
     void (*wake_joiner)(goroutine* g, std::uintptr_t waiter) noexcept = nullptr;
     // The main goroutine of run() has ended, by returning or by exit_goroutine(). Inside the runtime.
     void (*main_ended)(goroutine* g) noexcept = nullptr;
-    // These report, and do not return.
+    // illegal_transition and deadlock report, and do not return.
     void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
     bool (*outlives_run)(const goroutine*) noexcept = nullptr;  // true: it belongs to a plain thread's timer, not to a
                                                                 // run()

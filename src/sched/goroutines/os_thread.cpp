@@ -1,6 +1,6 @@
 // os_thread.cpp - lock_os_thread() and what follows from it.
 //
-// Rules      1 A wired goroutine runs only on its machine, and that machine runs nothing else.
+// Rules      1  A wired goroutine runs only on its machine, and that machine runs nothing else.
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
 //            3  When another machine finds it in a queue, it gives its own processor to the wired machine:
 //               hand_to_its_machine().

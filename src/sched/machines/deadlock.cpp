@@ -57,7 +57,7 @@ void check_for_deadlock() noexcept {
     }
     if (live_goroutines() == 0 && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
-        s.deadlock_suspected = true;  // // when such threads end, this is not announced
+        s.deadlock_suspected = true;  // when such threads end, this is not announced
         return;
     }
     // A goroutine in on_thread_stack() uses the library as a plain thread does, and may still ready another one,

@@ -1,6 +1,6 @@
 // starved.h - goroutines that find no memory for their stacks, and the stacks that processors keep meanwhile.
 //
-// Guarantee  S1 While a goroutine is starved, an idle processor keeps no stack, and a processor where a goroutine ends
+// Guarantee  S1  While a goroutine is starved, an idle processor keeps no stack, and a processor where a goroutine ends
 //                keeps only that goroutine's stack: the goroutine is on it until it has switched away. A dead processor
 //                never keeps any.
 //            S2  A starved goroutine tries again when a stack is put back, when a processor that kept stacks becomes

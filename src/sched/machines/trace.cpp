@@ -46,7 +46,7 @@ struct store {
     platform::atomic<std::uint32_t> generation{0};  // also read by writers of events
     bool recycle = false;
     chunk* free = nullptr;
-    std::size_t chunks = 0, in_trace = 0;      // // how many there are; how many this trace may use
+    std::size_t chunks = 0, in_trace = 0;      // how many there are; how many this trace may use
     std::size_t taken = 0;                     // of these, in use
     chunk** full = nullptr;                    // full[i % room]: number i, from `first` to `end`
     std::size_t room = 0;

@@ -44,32 +44,32 @@ enum class kind : std::uint8_t {
     existing = 1,
     created = 2,      // arg: created_at
     runnable = 3,     // by goroutine `arg`; detail: a cause
-    run = 4,          // // detail 1: on the stack of another goroutine, which waits for it
+    run = 4,          // detail 1: on the stack of another goroutine, which waits for it
     park = 5,         // arg: where; detail: the reason
     yield = 6,
     // it queues, because its processor was gone when it came to the runtime, or because its thread has other duties
     queued = 7,
     preempted = 8,    // stopped in a signal handler
-    resumed = 9,      // // goes on after that; detail 1: without a processor
+    resumed = 9,      // goes on after that; detail 1: without a processor
     end = 10,
     call = 11,        // a blocking() begins
     call_end = 12,
     taken = 13,       // p was taken from machine `arg`, which runs g; detail: a taking
     released = 14,    // the machine gives its processor p up
-    steal = 15,       // // arg: from which processor; turn: number of goroutines
-    timers = 16,      // // arg: how many were due
-    polled = 17,      // // arg: how many descriptors were ready; detail 1: the machine has slept for them
+    steal = 15,       // arg: from which processor; turn: number of goroutines
+    timers = 16,      // arg: how many were due
+    polled = 17,      // arg: how many descriptors were ready; detail 1: the machine has slept for them
     world_stops = 18,
     world_starts = 19,
-    name = 20,        // // of g. A text follows its event, in whole events; turn is its length in bytes
-    region = 21,      // // begins; its name follows; arg: task
+    name = 20,        // of g. A text follows its event, in whole events; turn is its length in bytes
+    region = 21,      // begins; its name follows; arg: task
     region_end = 22,
-    task = 23,        // // begins; its name follows; arg: the task, g: the goroutine that begins it
+    task = 23,        // begins; its name follows; arg: the task, g: the goroutine that begins it
     task_of = 24,     // g is part of task arg
     task_end = 25,
     message = 26,     // category, zero byte, text; arg: task
-    parent_task = 27, // // arg: the task of which the one that g has just begun is a part
-    in_place = 28,    // // the `run` event before it is on the stack of goroutine `arg`
+    parent_task = 27, // arg: the task of which the one that g has just begun is a part
+    in_place = 28,    // the `run` event before it is on the stack of goroutine `arg`
 };
 
 enum class taking : std::uint8_t { from_call = 1, from_sleeper, from_hog, lent };
@@ -90,10 +90,10 @@ inline constexpr std::uint16_t no_processor = 0xffff;
 struct chunk {
     static constexpr std::size_t bytes = 16 << 10, places = bytes / sizeof(event) - 1;
     platform::atomic<std::uint32_t> used;
-    std::uint32_t source;      // // a machine's number, or one of the constants below
-    std::uint64_t lost;        // // events of its ring lost before the first
+    std::uint32_t source;      // a machine's number, or one of the constants below
+    std::uint64_t lost;        // events of its ring lost before the first
     pid_t tid;
-    chunk* next;               // // the list of free chunks
+    chunk* next;               // the list of free chunks
     event events[places];
 };
 static_assert(sizeof(chunk) == chunk::bytes);

@@ -14,10 +14,10 @@
 //                                        a timer that is due here, or from outside while all processors were stuck
 //            The processor is taken through the handshake of handshake.h: without a signal, without the thread's help.
 //            The thread goes on as a stray.
-// Hand on    To an idle machine if a goroutine is runnable; else to a preempted goroutine's machine. If there is no
-//            idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for a new thread,
-//            see preempt.h); if there is none either, to the idle list. New threads are made by the thread maker, in
-//            advance.
+// Hand on    The processor goes to an idle machine if a goroutine is runnable; else to a preempted goroutine's machine.
+//            If there is no idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for
+//            a new thread, see preempt.h); if there is none either, to the idle list. New threads are made by the
+//            thread maker, in advance.
 // Strays     A stray that computes is asked to stop (preempt.h), or gets a processor if one is idle. A stray that
 //            sleeps is looked at less and less often.
 // Lending    A goroutine that was just woken mostly runs for microseconds, less than it costs to stop a thread with a

@@ -8,8 +8,8 @@
 //               (enter_slow). Until then a signal freezes them (freeze.h), so that they do not use what static
 //               destructors have destroyed;
 //   preempted   stay stopped; except those that may hold a lock of libc, which go on like computing ones;
-//   in on_thread_stack()  go on as threads of the program's would (thread_stack.h), and are lost when they come back;
-//   of a plain thread's deadlines belong to no run(): they go on, and end by themselves (hooks.h, outlives_run).
+//   in on_thread_stack()  go on as threads of the program would (thread_stack.h), and are lost when they come back;
+//   of a plain thread's deadlines  belong to no run(): they go on, and end by themselves (hooks.h, outlives_run).
 // Their stacks are never used again: a thread that looks at a waiter on such a stack finds it as it was.
 #include "platform/futex.h"
 #include "sched/data/descriptors.h"
