@@ -72,7 +72,8 @@ struct time_counters {
 // 0, 1, 2 to 3, 4 to 7 ... 128 to 255, 256.
 inline constexpr std::size_t queue_length_classes = 10;
 
-// What stats() tells about processors that changed hands. Written by the monitor, except the last three.
+// What stats() tells about processors that changed hands. Written by the monitor, or under the scheduler lock where it
+// says so.
 struct hand_off_counters {
     counter from_blocking;      // processors taken from threads in a blocking() that lasted
     counter from_blocked;       // from threads that slept in the kernel unannounced
@@ -81,7 +82,7 @@ struct hand_off_counters {
     counter freeze_signals;
     counter thaws;              // preempted goroutines resumed without a processor, because others seemed to wait for
                                 // locks that they hold
-    counter given_back;         // processors given to threads that computed without one
+    counter given_back;         // processors given to threads that computed without one; scheduler lock
     counter threads_ended;
     counter preemptions;        // goroutines stopped inside a signal handler; scheduler lock
     counter returns_idle;       // goroutines that came to the runtime without a processor and found an idle or an

@@ -61,8 +61,8 @@ void thread_main(void* raw) noexcept {
     hooks.machine_thread(true);
     m->comes = true;
     machine_main(m);
-    // Reached only if this thread is to end (must_end). The record may already serve another thread; code of the
-    // program that runs at the exit of this thread runs as on a plain thread.
+    // Reached only if this thread is to end (must_end, or dismissed). The record may already serve another thread; code
+    // of the program that runs at the exit of this thread runs as on a plain thread.
     set_current_machine(nullptr);
     hooks.machine_thread(false);
 }
