@@ -208,7 +208,7 @@ private:
 /// long takes one.
 /// When run() returns, pending deadlines that goroutines have set are forgotten, as the goroutines are, and so are the
 /// functions that they gave to after_func(). Those of plain threads stay, and are called even while run() returns (not
-/// if the goroutine that cancels is itself stopped in cancel()).
+/// if the goroutine that cancels is itself stopped in cancel()); nor does its end, or that of main, stop them.
 /// From goroutines and plain threads, all members at any time.
 class DUNLIN_API context {
 public:

@@ -3,8 +3,7 @@
 // Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, in this machine's byte order), content. A
 //            file that ends in the midst of a block is read up to there.
 //              info      JSON: version, clock, names of states and reasons
-//              clock     ticks, nanoseconds of the monotonic clock, nanoseconds of the wall clock: at the beginning,
-//                        now and then, and at the end
+//              clock     ticks, nanoseconds of the monotonic and the wall clock: at both ends, and now and then between
 //              events    source, thread, events lost before these (64 bits), events as in memory
 //              place     number, "file:line", zero byte, function: before the first block that names it
 //              since     of the recorder: two ticks; events before the first or after the second have gaps

@@ -317,8 +317,10 @@ TEST(TlsConfig, ATextWithAFaultAddsNoAuthority) {
     const auto trusted = [&] {
         return sk_X509_OBJECT_num(X509_STORE_get0_objects(SSL_CTX_get_cert_store(c.native_handle())));
     };
-    const std::string damaged = the_authority().ca.certificate + "-----BEGIN CERTIFICATE-----\nno base64\n-----END CERTIFICATE-----\n";
-    EXPECT_NE(complaint([&] { c.trust_from_memory(damaged); }).find("tls trusted certificate in memory: "), std::string::npos);
+    const std::string damaged =
+        the_authority().ca.certificate + "-----BEGIN CERTIFICATE-----\nno base64\n-----END CERTIFICATE-----\n";
+    const std::string text = complaint([&] { c.trust_from_memory(damaged); });
+    EXPECT_NE(text.find("tls trusted certificate in memory: "), std::string::npos) << text;
     EXPECT_EQ(trusted(), 0);
     c.trust_from_memory(the_authority().ca.certificate);
     EXPECT_EQ(trusted(), 1);
