@@ -244,8 +244,10 @@ void pipes(const std::string& file) {
     std::vector<dunlin::fs::pipe> own(2);
     dunlin::wait_group done;
     const auto named = [&](const char* name, auto f) { done.go(dunlin::go_options{.name = name}, f); };
-    const auto read_one = [](int fd) {
+    std::atomic<std::size_t> reads{0};
+    const auto read_one = [&reads](int fd) {
         char byte[1];
+        ++reads;
         if (read(fd, byte, 1) != 1) std::abort();
     };
     const auto begin = [&](std::size_t k, const std::string& name) {
@@ -255,7 +257,9 @@ void pipes(const std::string& file) {
             char byte[1];
             if (own[k].read_end.read_some(byte) != 1) std::abort();
         });
-        dunlin::sleep_for(20ms);
+        // Until all three wait. The time that this takes has no limit: with one processor, main goes on when the monitor
+        // has taken it from the thread that sleeps in read().
+        while (reads != 2 * (k + 1) || dunlin::runtime::stats().poll.waiting != k + 1) dunlin::sleep_for(1ms);
     };
     begin(0, "old");
     dunlin::trace::start(file);
