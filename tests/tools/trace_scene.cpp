@@ -257,8 +257,8 @@ void pipes(const std::string& file) {
             char byte[1];
             if (own[k].read_end.read_some(byte) != 1) std::abort();
         });
-        // Until all three wait. The time that this takes has no limit: with one processor, main goes on when the monitor
-        // has taken it from the thread that sleeps in read().
+        // Until all three wait. The time that this takes has no limit: with one processor, main goes on when the
+        // monitor has taken it from the thread that sleeps in read().
         while (reads != 2 * (k + 1) || dunlin::runtime::stats().poll.waiting != k + 1) dunlin::sleep_for(1ms);
     };
     begin(0, "old");
