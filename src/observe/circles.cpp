@@ -127,14 +127,15 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
 }
 
 void write_circles(page& to) noexcept {
-    const std::size_t waiting = waiting_goroutines();
-    wait_graph graph(waiting);
-    const wait_graph again(waiting);
-    if (!graph.usable() || !again.usable()) return;
-    std::optional<sched::samples> samples;  // cost some milliseconds: made only when there is something to report
+    wait_graph graph;
+    if (!graph.usable()) return;
+    // made only when there is something to report: the graph costs as much as the first, the samples some milliseconds
+    std::optional<wait_graph> again;
+    std::optional<sched::samples> samples;
     allow_searches(1000);
     graph.for_each_circle([&](std::uint32_t first, std::uint32_t last) {
-        write_circle(to, graph, again, first, last, samples);
+        if (!again) again.emplace();
+        if (again->usable()) write_circle(to, graph, *again, first, last, samples);
     });
 }
 

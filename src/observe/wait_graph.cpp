@@ -18,6 +18,18 @@ using sched::wait_reason;
 
 bool waits(const goroutine& g) noexcept { return g.state.load(std::memory_order_acquire) == goroutine_state::waiting; }
 
+// Does it wait in a way that leads to another node? All others are ends of paths, and in no circle.
+bool may_lead_on(const goroutine& g) noexcept {
+    const wait_reason reason = g.reason.load(std::memory_order_relaxed);
+    return waits(g) && (sched::may_be_in_a_circle(reason) || reason == wait_reason::in_place_join);
+}
+
+std::size_t count(bool (*which)(const goroutine&) noexcept) noexcept {
+    std::size_t n = 0;
+    sched::for_each_descriptor([&](const goroutine& g) { n += which(g); });
+    return n;
+}
+
 // The group of which it is a member, or null (dunlin/wait_group.hpp, member_mark). A thread may write the first word
 // meanwhile if that is the callable's own: then it is not a mark.
 DUNLIN_NOT_INSTRUMENTED const void* group_of(const goroutine& g) noexcept {
@@ -30,17 +42,17 @@ DUNLIN_NOT_INSTRUMENTED const void* group_of(const goroutine& g) noexcept {
 
 }  // namespace
 
-std::size_t waiting_goroutines() noexcept {
-    std::size_t count = 0;
-    sched::for_each_descriptor([&](const goroutine& g) { count += waits(g); });
-    return count;
-}
+std::size_t waiting_goroutines() noexcept { return count(waits); }
+
+bool wait_graph::by_group(const member& a, const member& b) noexcept { return std::less<>()(a.group, b.group); }
+
+wait_graph::wait_graph() noexcept : wait_graph(count(may_lead_on)) {}
 
 wait_graph::wait_graph(std::size_t waiting) noexcept
     : nodes_(waiting), by_id_(waiting), tops_(waiting), members_(waiting) {
     if (!usable()) return;
     sched::for_each_descriptor([&](const goroutine& g) {
-        if (waits(g)) add(g);
+        if (may_lead_on(g)) add(g);
     });
     park::for_each_in_lot([&](const park::lot_node& n) noexcept {
         const goroutine* g = n.who->goroutine();
@@ -51,9 +63,7 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
         at(number).lot = n.kind;
         at(number).limited = n.several;
     });
-    std::sort(members_.begin(), members_.end(), [](const member& a, const member& b) {
-        return std::less<>()(a.group, b.group);
-    });
+    std::sort(members_.begin(), members_.end(), by_group);
     for (node& n : nodes_) link(n);
     for (std::uint32_t child = 0; child < nodes_.size(); ++child) {
         const goroutine* const joiner = park::joiner_of(at(child).g);
@@ -89,10 +99,8 @@ void wait_graph::link(node& n) noexcept {
     case wait_reason::task_group_wait: {
         if (n.object == nullptr || n.lot != park::lot_kind::group) return;
         n.how = kind::group;
-        const member* const begin = std::lower_bound(members_.begin(), members_.end(), n.object,
-            [](const member& m, const void* group) { return std::less<>()(m.group, group); });
-        const member* end = begin;
-        while (end != members_.end() && end->group == n.object) ++end;
+        const member wanted{n.object, 0};
+        const auto [begin, end] = std::equal_range(members_.begin(), members_.end(), wanted, by_group);
         n.members_begin = static_cast<std::uint32_t>(begin - members_.begin());
         n.members_end = static_cast<std::uint32_t>(end - members_.begin());
         return;

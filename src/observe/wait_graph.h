@@ -16,8 +16,9 @@
 //            lot in both graphs stood there all the time, since it would have to run to come back; a holder that waits
 //            does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a hand-over
 //            takes the waiter off the lot first.
-// Cost       A look at each descriptor and at each waiter in the lot, twice: 0.1 us per goroutine. It is done only when
-//            the monitor has seen a goroutine wait for long (sched/monitor/monitor.cpp).
+// Cost       A look at each descriptor and at each waiter in the lot. The latter lie on stacks that nothing has touched
+//            for long, which costs up to 1 us each. It is done only when the monitor has seen a goroutine wait for long
+//            (sched/monitor/monitor.cpp), and twice only where the first graph has a circle.
 // Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp
 #pragma once
 
@@ -46,8 +47,8 @@ public:
     };
     static constexpr std::uint32_t none = mapped_index::none;
 
-    // For `waiting` goroutines at most. The world must be stopped.
-    explicit wait_graph(std::size_t waiting) noexcept;
+    // Of the goroutines that wait for a lock or for the end of others. The world must be stopped.
+    wait_graph() noexcept;
     wait_graph(const wait_graph&) = delete;
     wait_graph& operator=(const wait_graph&) = delete;
 
@@ -74,6 +75,8 @@ private:
         const void* group;
         std::uint32_t number;
     };
+    explicit wait_graph(std::size_t waiting) noexcept;  // at most so many
+    static bool by_group(const member& a, const member& b) noexcept;
     void add(const sched::goroutine& g) noexcept;
     void link(node& n) noexcept;
 
@@ -83,7 +86,7 @@ private:
     mapped_array<member> members_;  // by group
 };
 
-// How many goroutines wait. The world must be stopped.
+// How many goroutines wait, for whatever it is. The world must be stopped.
 std::size_t waiting_goroutines() noexcept;
 
 template <class F>

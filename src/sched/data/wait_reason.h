@@ -44,6 +44,12 @@ enum class wait_reason : std::uint8_t {
 #undef DUNLIN_REASON
 };
 
+// Can a wait for this reason be part of a circle of waits (observe/wait_graph.h)?
+constexpr bool may_be_in_a_circle(wait_reason reason) noexcept {
+    return reason == wait_reason::mutex_lock || reason == wait_reason::task_join ||
+        reason == wait_reason::wait_group_wait || reason == wait_reason::task_group_wait;
+}
+
 inline constexpr std::size_t wait_reason_count = 0
 #define DUNLIN_REASON(name, text) +1
     DUNLIN_WAIT_REASONS(DUNLIN_REASON)

@@ -267,13 +267,6 @@ void trace(rounds& r, std::int64_t now) noexcept {
     want_report(report_trace);
 }
 
-// Can a wait for this reason be part of a circle of waits?
-bool may_be_in_a_circle(wait_reason reason) noexcept {
-    return reason == wait_reason::mutex_lock || reason == wait_reason::task_join ||
-        reason == wait_reason::wait_group_wait ||
-           reason == wait_reason::task_group_wait;
-}
-
 // True: the goroutine executes, or is about to, and may begin to wait before any processor's tick changes.
 bool may_begin_to_wait(const goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_relaxed);
