@@ -3,7 +3,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include <dunlin/go.hpp>
+#include <dunlin/detail/helper.hpp>
 #include <dunlin/nats/service.hpp>
 
 #include "connection.h"
@@ -30,7 +30,9 @@ struct service final : std::enable_shared_from_this<service> {
         });
         if (what == refuse)
             return answer(m, "", {{"Dunlin-Error", "as many requests as it takes"}, {"Dunlin-Busy", "1"}});
-        if (what == begin) go([self = shared_from_this(), m = std::move(m)]() mutable { self->run(std::move(m)); });
+        if (what != begin) return;
+        dunlin::detail::go_for(
+            server, [self = shared_from_this(), m = std::move(m)]() mutable { self->run(std::move(m)); });
     }
 
     void run(message m) {
@@ -131,6 +133,8 @@ struct service final : std::enable_shared_from_this<service> {
     const std::shared_ptr<connection> link;
     const request_handler handler;
     const serve_options options;
+    // of serve(): the handlers work for it
+    const dunlin::detail::caller server = dunlin::detail::this_caller();
     const cancellable all;
     const chan<std::monostate> idle{1};
     const chan<std::monostate> no_more;  // closed when no more requests can arrive

@@ -10,7 +10,6 @@
 #include "api/exit.h"
 #include "api/run.h"
 #include "api/settings.h"
-#include "chan/timed_call.h"
 #include "observe/report.h"
 #include "park/join.h"
 #include "park/lot.h"
@@ -40,7 +39,6 @@ void wire() {
     sched::hooks.wake_joiner = park::wake_joiner;
     sched::hooks.main_ended = api::main_ended;
     sched::hooks.illegal_transition = sched::report_illegal_transition;
-    sched::hooks.outlives_run = detail::timed_call_outlives_run;
     sched::hooks.deadlock = observe::report_deadlock;
     sched::hooks.process_dies = observe::write_trace_of_death;
     sched::hooks.machine_thread = api::machine_thread;

@@ -30,7 +30,7 @@
 
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
-#include <dunlin/detail/spawn.hpp>
+#include <dunlin/detail/helper.hpp>
 #include <dunlin/detail/stop_node.hpp>
 #include <dunlin/error.hpp>
 
@@ -145,24 +145,6 @@ std::unique_ptr<context_value> make_context_value(const context_key<Wanted>& key
     return std::make_unique<context_value_of_object<Wanted>>(key, std::forward<T>(value));
 }
 
-// The function that context::after_func() runs.
-class DUNLIN_API cancel_call {
-public:
-    virtual ~cancel_call();
-    virtual void run() = 0;
-};
-
-template <class F>
-class cancel_call_of final : public cancel_call {
-public:
-    template <class G>
-    explicit cancel_call_of(G&& f) : function_(std::forward<G>(f)) {}
-    void run() override { static_cast<void>(std::invoke(function_)); }
-
-private:
-    F function_;
-};
-
 struct cancel_registration;
 
 // All return a reference that the caller owns. `parent` null: the background.
@@ -183,7 +165,7 @@ DUNLIN_API std::int64_t deadline_of_node(chan_core* node) noexcept;
 DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key,
     const std::type_info& value_type) noexcept;
 DUNLIN_API std::stop_token stop_token_of_node(chan_core* node);
-DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<cancel_call> call);
+DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<stored_call> call);
 DUNLIN_API bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept;
 DUNLIN_API void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx, const std::source_location& where);
 
@@ -261,7 +243,7 @@ public:
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
         return stop_function(detail::call_after_cancel(core(),
-            std::make_unique<detail::cancel_call_of<std::decay_t<F>>>(std::forward<F>(f))));
+            std::make_unique<detail::stored_call_of<std::decay_t<F>>>(std::forward<F>(f))));
     }
 
     /// Derived contexts; see the functions of the same names.

@@ -56,8 +56,8 @@ struct hand_off_stats {
     std::uint64_t at_once = 0;          ///< of these, handed on at the beginning
     std::uint64_t from_blocking = 0;    ///< processors that the monitor took from a blocking() that lasted
     std::uint64_t from_blocked = 0;     ///< from threads that slept in the kernel unannounced
-    std::uint64_t from_hogs = 0;        ///< from goroutines that had used up their time slice
-    std::uint64_t urgent = 0;           ///< of these, before the slice's end, for a goroutine just woken: mostly lent
+    std::uint64_t from_hogs = 0;        ///< from goroutines that computed: at the end of their slice, or before
+    std::uint64_t urgent = 0;           ///< of these, before it, for a goroutine just woken: mostly lent
     std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
     std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
     std::size_t preempted_now = 0;      ///< of these, those that are stopped now

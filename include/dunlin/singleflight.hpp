@@ -18,8 +18,8 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/context.hpp>
+#include <dunlin/detail/helper.hpp>
 #include <dunlin/detail/one_shot.hpp>
-#include <dunlin/go.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
@@ -53,6 +53,9 @@ struct flight {
 /// Order     What the function does happens before the return of each call that gets its result.
 /// Errors    Each caller gets what the function throws; if it ends by exit_goroutine(), each of the others gets
 ///           goroutine_exited. A function that calls with its own key is a deadlock.
+/// When run() returns, calls that goroutines have begun are stopped with them, and a plain thread that waits for the
+/// result of one waits for ever. Those that plain threads have begun go on (unless a goroutine was stopped at the
+/// moment at which it looked into the table, whose lock it then keeps).
 /// Lifetime  It may be destroyed while calls are under way that it has started in goroutines of their own (see below).
 /// Cost      A lock, a look into a hash table and an allocation for a call that is made.
 /// Source    golang.org/x/sync/singleflight.
@@ -183,9 +186,10 @@ private:
         auto [mine, first] = flights_->join(key);
         if (!first) return mine;
         try {
-            go([flights = flights_, key, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
+            auto flight = [flights = flights_, key, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
                 fly(*flights, key, mine, f);
-            });
+            };
+            detail::go_for(detail::this_caller(), std::move(flight));
         } catch (...) {
             mine->error = std::current_exception();
             flights_->land(key, mine);

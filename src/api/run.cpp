@@ -96,6 +96,16 @@ namespace dunlin::inline v0_1::detail {
 
 void set_page_hook(const page_hook& hook) noexcept { api::the_page_hook() = hook; }
 
+// Are there goroutines that belong to this run()?
+static bool any_left() noexcept {
+    if (sched::live_goroutines() == 0) return false;
+    if (sched::the_scheduler.independent.load(std::memory_order_relaxed) == 0) return true;
+    sched::stop_world();
+    const bool any = sched::any_ends_with_run();
+    sched::start_world();
+    return any;
+}
+
 // Each sleep has a time limit: the end of a goroutine does not wake the sleeper here, since that would cost every
 // goroutine something.
 static void wait_for_leftovers(const run_options& options) {
@@ -108,7 +118,7 @@ static void wait_for_leftovers(const run_options& options) {
     s.lock.unlock();
     constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
     const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
-    for (std::int64_t sleep_ns = shortest_ns; sched::live_goroutines() != 0 && platform::now_ns() < until;) {
+    for (std::int64_t sleep_ns = shortest_ns; any_left() && platform::now_ns() < until;) {
         platform::futex_wait_until(api::main_done, 1, std::min(platform::now_ns() + sleep_ns, until));
         sleep_ns = std::min(2 * sleep_ns, longest_ns);
     }

@@ -15,10 +15,10 @@
 
 #include <dunlin/timer.hpp>
 
-#include "chan/timed_call.h"
 #include "park/waiter.h"
 #include "platform/lock.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/independent.h"
 #include "sched/preempt/lifetime.h"
 #include "timer/timers.h"
 
@@ -43,9 +43,6 @@ void run_call(void* raw) {
     call->run();
 }
 
-// The same, with an address of its own, by which the end of a run() recognises such goroutines.
-void run_call_of_no_run(void* raw) { run_call(raw); }
-
 // On a machine, inside the runtime.
 void start_call(timers::timer_entry* e) noexcept;
 
@@ -64,7 +61,10 @@ namespace {
 
 void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
-    if (sched::start_inside_runtime(e->ends_with_run ? run_call : run_call_of_no_run, call)) return;
+    if (e->ends_with_run ? sched::start_inside_runtime(run_call, call)
+                         : sched::start_independent_inside_runtime(run_call, call)) {
+        return;
+    }
     // There is no memory for a goroutine. The call stays due, unless it has been set again meanwhile. Once the entry is
     // armed again, a holder may stop it and let the call go before this thread is out of the lock.
     call->reference();
@@ -92,15 +92,11 @@ bool forgotten(timed_call_access::parts& p) noexcept {
 
 }  // namespace
 
-bool timed_call_outlives_run(const sched::goroutine* g) noexcept {
-    return g->entry == run_call_of_no_run;
-}
-
 timed_call::timed_call(bool ends_with_run) {
     auto* p = ::new (entry_) timed_call_access::parts;
     p->entry.fire = start_call;
     p->entry.call = this;
-    p->entry.ends_with_run = ends_with_run;
+    p->entry.ends_with_run = ends_with_run && !sched::in_independent();
 }
 
 timed_call::~timed_call() = default;

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include <dunlin/go.hpp>
+#include <dunlin/detail/helper.hpp>
 
 #include "context/context_node.h"
 #include "platform/demangle.h"
@@ -24,42 +24,19 @@ context_node* source_of(chan_core* c) noexcept {
     return c != nullptr ? static_cast<context_node*>(c)->source : nullptr;
 }
 
-// A function of a plain thread. It belongs to no run(), and so does its goroutine, which a timer that is due starts
-// (timed_call.h): the end of a run() would stop an ordinary one, perhaps before it has begun.
-class call_of_thread final : public timed_call {
-public:
-    explicit call_of_thread(std::unique_ptr<cancel_call> f) noexcept : timed_call(false), function_(std::move(f)) {}
-    void run() override { std::exchange(function_, nullptr)->run(); }
-
-private:
-    std::unique_ptr<cancel_call> function_;
-};
-
-// Runs the call in a goroutine of its own; without memory for one, here.
-void start(std::unique_ptr<cancel_call> call, bool of_thread) noexcept {
-    if (of_thread) {
-        auto* c = new (std::nothrow) call_of_thread(std::move(call));
-        if (c == nullptr) {
-            call->run();
-            return;
-        }
-        try {
-            c->start(platform::now_ns());
-        } catch (const std::bad_alloc&) {
-            c->run();
-        }
-        c->release();
-        return;
-    }
-    cancel_call* f = call.release();
+// Runs the call in a goroutine of its own; if none can be had, here.
+void start(std::unique_ptr<stored_call> call, caller registered_by) noexcept {
     try {
-        go([f] { std::unique_ptr<cancel_call>(f)->run(); });
-    } catch (const std::bad_alloc&) {
-        std::unique_ptr<cancel_call>(f)->run();
+        if (registered_by == caller::of_none) return start_independent(call, std::source_location::current());
+        stored_call* f = call.get();
+        go([f] { std::unique_ptr<stored_call>(f)->run(); });
+        static_cast<void>(call.release());
+    } catch (...) {
+        call->run();
     }
 }
 
-std::unique_ptr<cancel_call> take_call(cancel_registration& r) noexcept {
+std::unique_ptr<stored_call> take_call(cancel_registration& r) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(r.lock);
     r.node = nullptr;
@@ -76,23 +53,27 @@ void drop(cancel_registration& r) noexcept {
 constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); },
     "dunlin-stop"};
 
-std::uint32_t this_run() noexcept { return sched::runs_ended() + 1; }
+// 0: the caller belongs to no run().
+std::uint32_t this_run() noexcept { return this_caller() == caller::of_a_run ? sched::runs_ended() + 1 : 0; }
+
+caller registrant(const cancel_registration& r) noexcept { return r.run == 0 ? caller::of_none : caller::of_a_run; }
+
+bool is_of_current_run(std::uint32_t run) noexcept { return run == 0 || run == sched::runs_ended() + 1; }
 
 // When run() has returned, functions that its goroutines have registered are forgotten like the goroutines: they may
 // use objects that are gone.
-bool of_this_run(const cancel_registration& r) noexcept { return r.run == 0 || r.run == this_run(); }
+bool of_this_run(const cancel_registration& r) noexcept { return is_of_current_run(r.run); }
 
 }  // namespace
 
 context_value::~context_value() = default;
-cancel_call::~cancel_call() = default;
 
 // ---- the deadline ---------------------------------------------------------------------------------------------------
 
 class deadline_call final : public timed_call {
 public:
     deadline_call(context_node* n, std::unique_ptr<foreign_moment> moment)
-        : timed_call(sched::current_machine() != nullptr), node_(n), moment_(std::move(moment)) {}
+        : timed_call(this_caller() == caller::of_a_run), node_(n), moment_(std::move(moment)) {}
 
     void run() override {
         context_node* n = take_node();
@@ -156,7 +137,7 @@ context_node::context_node(kind k, chan_handle p) noexcept
     first_deadline = above->valid_deadline();
 }
 
-bool context_node::deadline::is_forgotten() const noexcept { return run != 0 && run != this_run(); }
+bool context_node::deadline::is_forgotten() const noexcept { return !is_of_current_run(run); }
 
 const context_node::deadline& context_node::valid_deadline() const noexcept {
     static constexpr deadline none{};
@@ -305,7 +286,7 @@ void context_node::tell() noexcept {
         stop = stop_;
     }
     for (const auto& r : to_call) {
-        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), r->run == 0) : drop(*r);
+        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), registrant(*r)) : drop(*r);
     }
     if (stop) stop->request_stop();
     if (timer_call_ != nullptr) timer_call_->forget_node();
@@ -331,7 +312,7 @@ void context_node::cancel(errc e, std::exception_ptr why) noexcept {
 
 bool context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_moment> moment, std::exception_ptr why) {
     const deadline parents = first_deadline;
-    own_deadline = {when_ns, sched::current_machine() != nullptr ? this_run() : 0, moment == nullptr};
+    own_deadline = {when_ns, this_run(), moment == nullptr};
     const bool parents_will_come = parents.exact && (parents.run == 0 || parents.run == own_deadline.run);
     if (parents.ns <= when_ns && parents_will_come) return when_ns > platform::now_ns();
     if (when_ns < parents.ns) first_deadline = own_deadline;
@@ -359,7 +340,7 @@ void stop_link::stop() noexcept {
         n->cancel(errc::cancelled, nullptr);
         if (!n->release_unless_last()) {
             try {
-                go([n] { chan_handle::release(n); });
+                go_for(this_caller(), [n] { chan_handle::release(n); });
             } catch (const std::bad_alloc&) {
                 // The link stays: better than a thread that waits for itself.
             }
@@ -397,7 +378,7 @@ std::stop_token context_node::get_stop_token() {
 }
 
 void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
-    if (sched::current_machine() != nullptr) r->run = this_run();
+    r->run = this_run();
     {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
@@ -407,7 +388,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
             return;
         }
     }
-    if (auto call = take_call(*r)) start(std::move(call), r->run == 0);
+    if (auto call = take_call(*r)) start(std::move(call), registrant(*r));
 }
 
 void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) noexcept {
@@ -562,7 +543,7 @@ std::stop_token stop_token_of_node(chan_core* n) {
     return source != nullptr ? source->get_stop_token() : std::stop_token();
 }
 
-std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique_ptr<cancel_call> call) {
+std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique_ptr<stored_call> call) {
     auto r = std::make_shared<cancel_registration>();
     r->call = std::move(call);
     if (context_node* source = source_of(n)) source->add_call(r);
@@ -571,7 +552,7 @@ std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique
 
 bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept {
     context_node* n = nullptr;
-    std::unique_ptr<cancel_call> call;
+    std::unique_ptr<stored_call> call;
     bool was_dropped;
     {
         park::runtime_section inside;

@@ -51,10 +51,10 @@ class context_node;
 
 struct cancel_registration {
     platform::ranked_lock<platform::lock_rank::object> lock;
-    std::unique_ptr<cancel_call> call;  // lock; null: started or withdrawn
+    std::unique_ptr<stored_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: the node is gone, or done
     bool dropped = false;               // lock: the call was dropped, and no caller has been told yet
-    std::uint32_t run = 0;              // constant once registered: the registering goroutine's run; 0: a plain thread
+    std::uint32_t run = 0;              // constant once registered: the registering goroutine's run; 0: of none
 };
 
 class deadline_call;

@@ -17,8 +17,8 @@
 #include <dunlin/blocking.hpp>
 #include <dunlin/chan.hpp>
 #include <dunlin/context.hpp>
+#include <dunlin/detail/helper.hpp>
 #include <dunlin/fs.hpp>
-#include <dunlin/go.hpp>
 
 #include "fs/pipe.h"
 #include "io/cached_read.h"
@@ -128,7 +128,7 @@ file file::open(
     ec = ctx.err();
     if (ec) return {};
     const chan<std::unique_ptr<outcome>> c(1);
-    go([=] {
+    detail::go_for(detail::this_caller(), [=] {
         auto o = std::make_unique<outcome>();
         o->opened = open(path, mode, o->error, permissions);
         chan<std::unique_ptr<outcome>>(c).try_send(std::move(o));

@@ -16,7 +16,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/detail/atomic.hpp>
-#include <dunlin/go.hpp>
+#include <dunlin/detail/helper.hpp>
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
@@ -116,12 +116,13 @@ using outcomes = chan<std::unique_ptr<outcome>>;
 
 void start_attempt(const outcomes& to_here, const network& n, const address& to, std::int64_t deadline_ns,
     const context& ctx, const stream_options& options, const std::source_location& where) {
-    go([=, &n] {
+    const auto attempt = [=, &n] {
         const wait_limit limit{deadline_ns, detail::done_channel(ctx)};
         auto o = std::make_unique<outcome>();
         o->connection = io_access::make<stream>(connect_to(n, to, &limit, options, o->error, where));
         outcomes(to_here).try_send(std::move(o));
-    });
+    };
+    detail::go_for(detail::this_caller(), attempt);
 }
 
 // Null: no attempt has finished in time; `ec` is set if the context is done.

@@ -10,7 +10,7 @@
 
 #include <dunlin/blocking.hpp>
 #include <dunlin/chan.hpp>
-#include <dunlin/go.hpp>
+#include <dunlin/detail/helper.hpp>
 
 #include "park/waiter.h"
 #include "platform/clock.h"
@@ -32,6 +32,8 @@ struct flight : std::enable_shared_from_this<flight> {
     int waiters = 0;               // lock, as for all that follows
     bool has_place = true;
     bool done = false, lost = false;
+    // constant: what asks the system is a plain thread or an independent goroutine, and no end of a run() stops it
+    bool outlives_run = false;
     std::shared_ptr<flight> next;  // in the table
 };
 using flight_ptr = std::shared_ptr<flight>;
@@ -106,11 +108,13 @@ public:
         flight_ptr all;
         {
             const std::scoped_lock guard(lock_);
-            for (flight* f = first_.get(); f != nullptr; f = f->next.get()) f->lost = !f->done;
+            for (flight* f = first_.get(); f != nullptr; f = f->next.get()) f->lost = !f->done && !f->outlives_run;
             all = std::move(first_);
         }
         close_once(places_);
-        for (const flight* f = all.get(); f != nullptr; f = f->next.get()) close_once(f->over);
+        for (const flight* f = all.get(); f != nullptr; f = f->next.get()) {
+            if (f->lost || f->done) close_once(f->over);
+        }
     }
 
 private:
@@ -208,6 +212,7 @@ flight_ptr take_off(const std::shared_ptr<table>& t, const question& q, bool in_
     flight_ptr f, fresh;
     try {
         fresh = std::make_shared<flight>(q);
+        fresh->outlives_run = detail::this_caller() == detail::caller::of_none;
         f = t->begin(fresh);
     } catch (...) {
         t->give_place_back();
@@ -222,7 +227,7 @@ flight_ptr take_off(const std::shared_ptr<table>& t, const question& q, bool in_
         return f;
     }
     try {
-        go([t, f] { ask(t, f); });
+        detail::go_for(detail::this_caller(), [t, f] { ask(t, f); });
     } catch (...) {
         t->finish(f, {{}, std::make_error_code(std::errc::not_enough_memory)});
     }

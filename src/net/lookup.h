@@ -13,8 +13,9 @@
 //            5  wait for `over`, within its limit
 //            When its last waiter leaves, a flight gives its place back. It still occupies its thread, so at most
 //            `most_unwanted` flights may do this; any further one keeps its place. It can still be joined.
-// End of run Flights may be frozen, and then never answer. Plain threads may wait for them: end_of_run() wakes these
-//            (`lost`), and they ask again in the next table.
+// End of run A flight that a goroutine of the run asks is frozen, and never answers. Plain threads may wait for it:
+//            end_of_run() wakes these (`lost`), and they ask again in the next table. A flight that a plain thread
+//            asks, or an independent goroutine, goes on.
 // Lock       A table's lock is held only within a runtime section, so that no holder is frozen; nothing is allocated or
 //            freed under it.
 // Source     Go: net/lookup.go (singleflight.Group, merged look-ups), net/cgo_unix.go and net.go (threadLimit, 500 at a

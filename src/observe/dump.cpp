@@ -196,7 +196,7 @@ void report_leaks() noexcept {
     {
         platform::text_writer out(2);
         std::size_t left = 0;
-        sched::for_each_descriptor([&](const goroutine& g) { left += alive(g); });
+        sched::for_each_descriptor([&](const goroutine& g) { left += alive(g) && !g.independent(); });
         if (left != 0) {
             out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
                 << " left when run() returns:\n\n";

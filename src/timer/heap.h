@@ -35,7 +35,8 @@ struct timer_entry {
     platform::atomic<bool> armed{false};      // written under the heap's lock
     // set under the heap's lock, cleared by the owner: it was armed when run() returned, and will not fire
     platform::atomic<bool> forgotten{false};
-    bool ends_with_run = true;           // constant: forgotten when run() returns, as the goroutines are
+    // constant while in a heap: forgotten when run() returns, as the goroutines are
+    bool ends_with_run = true;
 };
 
 // Takes t out of its heap. True if it was in one, that is, if it has not been claimed. Any thread, inside the runtime.

@@ -84,6 +84,7 @@ void sleep_until_ns(std::int64_t deadline_ns, const std::source_location& where)
     }
     s.when_ns = deadline_ns;
     s.fire = end_sleep;
+    s.ends_with_run = !s.waiter.goroutine()->independent();
     s.waiter.enter();
     s.waiter.prepare(sched::wait_reason::sleep, where);
     // From here on the timer may fire at any moment; `s` lives until this call returns.
@@ -128,6 +129,7 @@ wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept {
     d.when_ns = deadline_ns;
     d.claim = claim_deadline;
     d.fire = fire_deadline;
+    d.ends_with_run = !w.goroutine()->independent();
     d.node.who = &w;
     d.node.several = true;
     bool armed = true;

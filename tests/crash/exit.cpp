@@ -250,6 +250,15 @@ int static_destructor_uses_the_runtime_after_exit_in_a_goroutine() {
     return 1;
 }
 
+// In a goroutine that the library has started for this thread.
+int exit_in_an_independent_goroutine() {
+    the_late_user.armed = true;
+    const dunlin::cancellable ctx = dunlin::with_cancel({});
+    ctx.after_func([] { std::exit(0); });
+    ctx.cancel();
+    for (;;) usleep(1000);
+}
+
 int static_destructor_uses_the_runtime_without_run() {
     the_late_user.armed = true;
     dunlin::go(parks);
@@ -336,6 +345,7 @@ constexpr support::scenario all[] = {
         static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
     {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
     {"exit_handler_uses_the_runtime", exit_handler_uses_the_runtime},
+    {"exit_in_an_independent_goroutine", exit_in_an_independent_goroutine},
     {"quick_exit", quick_exit},
     {"leak_report", leak_report},
     {"leak_report_of_none", leak_report_of_none},

@@ -63,6 +63,12 @@ TEST_F(StaticDestructors, MayUseTheRuntimeWhenAGoroutineCalledExit) {
     EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
 }
 
+TEST_F(StaticDestructors, MayUseTheRuntimeWhenAnIndependentGoroutineCalledExit) {
+    const auto r = leave("exit_in_an_independent_goroutine");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
+}
+
 TEST_F(StaticDestructors, MayUseTheRuntimeWithoutRun) {
     const auto r = leave("static_destructor_uses_the_runtime_without_run");
     EXPECT_EQ(r.status, 0) << r;

@@ -87,6 +87,25 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
     });
 }
 
+// They work for the thread that serves; a run() of another thread has nothing to do with them.
+TEST_F(nats_message, TheHandlersOfAPlainThreadGoOnWhenRunsEnd) {
+    nats_servers servers;
+    auto cluster = nats::connect(servers.urls());
+    auto server = nats::serve(cluster, "slow", [](const nats::message& m, const dunlin::context&) {
+        dunlin::sleep_for(5ms);
+        return std::string(m.data());
+    });
+    std::atomic<bool> over{false};
+    std::thread caller([&] {
+        for (int i = 0; i < 20; ++i) EXPECT_EQ(cluster.request("slow", "4").data(), "4");
+        over = true;
+    });
+    while (!over) dunlin::run([] { dunlin::sleep_for(1ms); });
+    caller.join();
+    server.close();
+    cluster.close();
+}
+
 // The loop's thread and senders in a hurry write beside each other: libnats takes a write of nothing for the end of the
 // connection.
 TEST_F(nats_message, ManyThatAreInAHurryAtOnceKeepTheConnectionStress) {

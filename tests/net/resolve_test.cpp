@@ -219,4 +219,30 @@ TEST_F(Resolve, APlainThreadIsNotLeftBehindWithAnEndedRun) {
     thread.join();
 }
 
+// What a plain thread has asked is answered once, however many runs end meanwhile: here, or in a goroutine that works
+// for it.
+TEST_F(Resolve, TheLookUpOfAPlainThreadGoesOnWhenRunsEnd) {
+    for (const bool limited : {false, true}) {
+        const std::string name = limited ? "limited.slow" : "mine.slow";
+        slow.let_go = 0;
+        std::atomic<bool> over{false};
+        std::thread thread([&] {
+            std::error_code ec;
+            if (limited) {
+                net::resolve(name + ":80", dunlin::with_timeout({}, 1h), ec);
+            } else {
+                net::resolve(name + ":80", ec);
+            }
+            EXPECT_EQ(ec, std::errc::resource_unavailable_try_again);
+            over = true;
+        });
+        support::eventually_on_thread([&] { return times_asked(name) == 1; });
+        for (int i = 0; i < 20; ++i) dunlin::run({.max_procs = 2}, [] { dunlin::sleep_for(1ms); });
+        slow.let_go = 1;
+        support::eventually_on_thread([&] { return over.load(); });
+        thread.join();
+        EXPECT_EQ(times_asked(name), 1);
+    }
+}
+
 }  // namespace

@@ -64,7 +64,7 @@ protected:
     unsigned procs() const { return GetParam(); }
 
     // dunlin::run with this test's number of processors. What is left when it returns is frozen and does not count; a
-    // goroutine that a deadline of a plain thread's has started is of no run() and ends by itself.
+    // goroutine in which the library works for a plain thread belongs to no run() and ends by itself.
     template <class Body>
     decltype(auto) run(Body&& body) {
         struct counts {

@@ -15,8 +15,6 @@ struct upward_hooks {
     void (*main_ended)(goroutine* g) noexcept = nullptr;
     // illegal_transition and deadlock report, and do not return.
     void (*illegal_transition)(const goroutine* g, goroutine_state expected, goroutine_state wanted) noexcept = nullptr;
-    bool (*outlives_run)(const goroutine*) noexcept = nullptr;  // true: it belongs to a plain thread's timer, not to a
-                                                                // run()
     void (*deadlock)() noexcept = nullptr;  // under the scheduler lock
     // A report has been written, and the process is about to end. In a signal handler.
     void (*process_dies)() noexcept = nullptr;

@@ -104,6 +104,7 @@ struct goroutine_extra {
     local_values locals;                                                    // owner
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
     bool exiting = false;                                                   // owner: exit_goroutine() is unwinding it
+    bool independent = false;                                               // constant after the start: independent.h
     // owner: the task that it is part of (dunlin/trace.hpp); 0: none
     std::uint64_t task = 0;
     machine* locked_to = nullptr;                                           // owner, or the thread that takes it off a
@@ -221,6 +222,8 @@ struct alignas(platform::cache_line) goroutine {
     bool comes_back_plain() const noexcept {
         return (reinterpret_cast<std::uintptr_t>(exceptions.caught) | exceptions.uncaught | marks.all()) == 0;
     }
+    // It belongs to no run() (independent.h). For itself while it is alive; for others while the world stands still.
+    bool independent() const noexcept { return extra != nullptr && extra->independent; }
     // Where its frames are, if it has any; a guess for any thread but its owner.
     void* stack_hint() const noexcept {
         return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr;
@@ -630,6 +633,8 @@ struct scheduler {
     platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     platform::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
     platform::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
+    // independent.h: how many there are, from before until after a life
+    platform::atomic<std::size_t> independent{0};
     std::uint32_t condemned_machines DUNLIN_GUARDED_BY(lock) = 0;
     std::uint32_t ended_machines DUNLIN_GUARDED_BY(lock) = 0;  // records whose thread is gone
     std::int32_t locked_machines_waiting DUNLIN_GUARDED_BY(lock) = 0;  // wired to a goroutine that is elsewhere

@@ -7,6 +7,16 @@
 
 namespace dunlin::inline v0_1::sched {
 
+void make_independent(goroutine_extra& extra) noexcept {
+    extra.independent = true;
+    the_scheduler.independent.fetch_add(1, std::memory_order_relaxed);
+}
+
+void dispose_of(goroutine_extra* extra) noexcept {
+    if (extra != nullptr && extra->independent) the_scheduler.independent.fetch_sub(1, std::memory_order_relaxed);
+    delete extra;
+}
+
 goroutine_extra& extra_of(goroutine* g) {
     if (!g->extra) g->extra = new goroutine_extra;
     return *g->extra;

@@ -12,6 +12,10 @@ namespace dunlin::inline v0_1::sched {
 goroutine_extra& extra_of(goroutine* g);
 // Makes the extra part of the current goroutine, if it has none. Throws std::bad_alloc.
 void make_extra_of_current();
+// Before the goroutine starts (independent.h). At the end, or if it never starts, dispose_of() counts it off.
+void make_independent(goroutine_extra& extra) noexcept;
+// Null: nothing.
+void dispose_of(goroutine_extra* extra) noexcept;
 // Destroys the values in reverse order of construction, until none is left: destructors may make new ones. Outside the
 // runtime.
 void destroy_local_values(local_values& list) noexcept;

@@ -95,9 +95,10 @@ void bind_own_stack(goroutine* g, std::size_t bytes) {
     g->saved.store(1, std::memory_order_relaxed);
 }
 
-void inherit_labels(goroutine* g) {
+void inherit(goroutine* g) {
     const goroutine* parent = current_goroutine();
     if (!parent || !parent->extra) return;
+    if (parent->extra->independent) make_independent(extra_of(g));
     if (!parent->extra->labels.empty()) extra_of(g).labels = parent->extra->labels;
     if (parent->extra->task != 0) extra_of(g).task = parent->extra->task;
 }
@@ -109,17 +110,14 @@ void make_parts(goroutine* g, std::size_t bytes, std::size_t align, std::size_t 
         g->flags |= goroutine::heap_frame;
     }
     if (stack_bytes != 0) bind_own_stack(g, stack_bytes);
-    inherit_labels(g);
+    inherit(g);
 }
 
 void free_parts(goroutine* g) noexcept {
     if (g->flags & goroutine::heap_frame) {
         ::operator delete(*reinterpret_cast<void**>(g->inline_frame), heap_frame_align);
     }
-    if (g->extra) {
-        delete g->extra;
-        g->extra = nullptr;
-    }
+    dispose_of(std::exchange(g->extra, nullptr));
 }
 
 // Puts the descriptor of a goroutine that has ended back into the pool. Called by p's owner, inside the runtime.
@@ -197,16 +195,22 @@ void start_goroutine_outside(goroutine* g) noexcept {
     call_monitor_if_all_stuck();
 }
 
-bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument) noexcept {
     processor* p = processor_of(current_machine());
     goroutine* g = take_descriptor(p);
-    if (g == nullptr) return false;
+    if (g == nullptr) return nullptr;
     g->id = next_goroutine_id(p);
     g->created_at = creation_place(reinterpret_cast<const void*>(entry));
     g->flags = 0;
     g->entry = entry;
     g->group.store(nullptr, std::memory_order_relaxed);
     *reinterpret_cast<void**>(g->inline_frame) = argument;
+    return g;
+}
+
+bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+    goroutine* g = make_detached_inside_runtime(entry, argument);
+    if (g == nullptr) return false;
     start_made_inside_runtime(g);
     return true;
 }

@@ -49,11 +49,13 @@ void discard_unbegun(goroutine_list& list) noexcept;
 inline void start_goroutine(goroutine* g) noexcept;
 void start_goroutine_outside(goroutine* g) noexcept;  // the part for plain threads
 
-// Both halves at once, on a machine that is inside the runtime: starts a detached goroutine whose frame is one pointer.
-// False: there is no memory for it.
-bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
-// The second half on such a machine, for a goroutine that was made with its entry.
+// The first half on a machine that is inside the runtime, for a detached goroutine whose frame is one pointer. Null:
+// there is no memory for it.
+goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+// The second half there, for a goroutine that was made with its entry.
 void start_made_inside_runtime(goroutine* g) noexcept;
+// Both halves. False: there is no memory for it.
+bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
 
 // Waiting -> runnable. Called by the thread that took g's waiter off its queue, which may be any thread. g may run and
 // end before this returns.

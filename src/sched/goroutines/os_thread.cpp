@@ -125,6 +125,7 @@ void dismiss_locked_machines() noexcept {
     s.lock.assert_held();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (m->ended || m->must_end || m->dismissed || m->condemned || m->locked_g == nullptr) continue;
+        if (m->locked_g->independent()) continue;  // it goes on
         m->dismissed = true;
         --s.locked_machines_waiting;
         m->handed_p = nullptr;

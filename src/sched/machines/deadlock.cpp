@@ -55,7 +55,7 @@ void check_for_deadlock() noexcept {
         s.deadlock_suspected = true;  // the monitor has goroutines in hand, and will queue them in a moment
         return;
     }
-    if (live_goroutines() == 0 && !s.main_exited) return;
+    if (!any_ends_with_run() && !s.main_exited) return;
     if (platform::count_threads() != our_threads()) {
         s.deadlock_suspected = true;  // when such threads end, this is not announced
         return;

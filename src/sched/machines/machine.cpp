@@ -174,13 +174,12 @@ machine* pop_idle_machine(wake_place place) noexcept {
 }
 
 // The caller has taken the machine off the idle list.
-bool hand_to(machine* m, processor* p, bool spinning) noexcept {
+void hand_to(machine* m, processor* p, bool spinning) noexcept {
     m->handed_p = p;
     m->handed_spinning = spinning;
     // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
     m->wake_word.store(1, std::memory_order_release);
     platform::futex_wake(m->wake_word);
-    return true;
 }
 
 }  // namespace
@@ -190,7 +189,8 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept 
     s.lock.lock();
     machine* m = pop_idle_machine(place);
     s.lock.unlock();
-    return m != nullptr && hand_to(m, p, spinning);
+    if (m != nullptr) hand_to(m, p, spinning);
+    return m != nullptr;
 }
 
 namespace {
@@ -278,7 +278,7 @@ void start_machine(processor* p, bool spinning, wake_place place) noexcept {
         drain_to_global(p);
     }
     s.lock.unlock();
-    if (m != nullptr) return void(hand_to(m, p, spinning));
+    if (m != nullptr) return hand_to(m, p, spinning);
     want_spare_machine();
     // the machine that sleeps in the poller can take it at once
     if (s.poller_claimed.load(std::memory_order_seq_cst) != 0) s.events->interrupt();

@@ -20,6 +20,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
+#include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
@@ -262,6 +263,24 @@ std::size_t live_goroutines() noexcept {
         before = now;
     }
     return least;
+}
+
+bool any_ends_with_run() noexcept {
+    const scheduler& s = the_scheduler;
+    if (live_goroutines() == 0) return false;
+    if (s.independent.load(std::memory_order_relaxed) == 0) return true;
+    const auto counts = [](const goroutine& g) {
+        const goroutine_state state = g.state.load(std::memory_order_acquire);
+        return state != goroutine_state::dead && state != goroutine_state::frozen && !g.independent();
+    };
+    std::size_t n = 0;
+    for_each_descriptor([&](const goroutine& g) { n += counts(g); });
+    // Goroutines of a run() that has ended, which are not frozen yet.
+    for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        const goroutine* g = m->condemned ? m->current.load(std::memory_order_relaxed) : nullptr;
+        if (g != nullptr && counts(*g)) --n;
+    }
+    return n != 0;
 }
 
 }  // namespace dunlin::sched

@@ -35,5 +35,8 @@ void start_world() noexcept;
 
 // The number of goroutines that have been started and have not ended, from the counters of all processors.
 std::size_t live_goroutines() noexcept;
+// Is any goroutine alive that the end of a run() stops? The world stands still; or all machines sleep, and the caller
+// holds the scheduler lock.
+bool any_ends_with_run() noexcept;
 
 }  // namespace dunlin::sched

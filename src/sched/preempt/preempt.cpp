@@ -181,13 +181,18 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     return true;
 }
 
+// Under the lock. m, which is stopped, is about to go on without a processor.
+static void make_stray(machine* m) noexcept {
+    m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
+    m->stray.store(true, std::memory_order_relaxed);
+}
+
 void thaw_preempted() noexcept {
     scheduler& s = the_scheduler;
     if (s.preempted_size.load(std::memory_order_relaxed) == 0) return;
     s.lock.lock();
     while (machine* m = s.preempted.pop_front()) {
-        m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-        m->stray.store(true, std::memory_order_relaxed);
+        make_stray(m);
         s.hand_offs.thaws.add();
         m->resume_word.store(resume_order::without_processor, std::memory_order_release);
         platform::futex_wake(m->resume_word);
@@ -205,9 +210,11 @@ void abandon_preempted() noexcept {
             keep_frozen(m);
             continue;
         }
+        if (!m->condemned.load(std::memory_order_relaxed)) make_stray(m);  // an independent goroutine's
         m->resume_word.store(resume_order::without_processor, std::memory_order_release);
         platform::futex_wake(m->resume_word);
     }
+    s.strays_unlisted.store(true, std::memory_order_release);
 }
 
 }  // namespace dunlin::sched

@@ -9,12 +9,11 @@
 //               destructors have destroyed;
 //   preempted   stay stopped; except those that may hold a lock of libc, which go on like computing ones;
 //   in on_thread_stack()  go on as threads of the program would (thread_stack.h), and are lost when they come back;
-//   of a plain thread's deadlines  belong to no run(): they go on, and end by themselves (hooks.h, outlives_run).
+//   independent  belong to no run(): they go on, and end by themselves (independent.h).
 // Their stacks are never used again: a thread that looks at a waiter on such a stack finds it as it was.
 #include "platform/futex.h"
 #include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
-#include "sched/data/hooks.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
@@ -59,10 +58,13 @@ void freeze_descriptor(goroutine& g) noexcept {
 void condemn_machines() noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
+    const machine* self = current_machine();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         // Machines on the scheduler's stack run no goroutine, and serve the next run().
         const goroutine* g = m->current.load(std::memory_order_relaxed);
-        if (m->condemned || g == nullptr || hooks.outlives_run(g)) continue;
+        if (m->condemned || g == nullptr) continue;
+        // One that has called exit() runs no goroutine any more.
+        if (g->independent() && m != self) continue;
         m->condemned = true;
         ++s.condemned_machines;
     }
@@ -87,7 +89,7 @@ void retire_world() noexcept {
     std::size_t left = live_goroutines();
     goroutine_list unbegun, staying;
     const auto forget = [&](goroutine* g) {
-        if (hooks.outlives_run(g)) {
+        if (g->independent()) {
             staying.push_back(g);
         } else if (is_forgotten_before_it_began(g)) {
             transition<goroutine_state::runnable, goroutine_state::dead>(g->state);
@@ -106,7 +108,7 @@ void retire_world() noexcept {
     if (left != 0) {
         for_each_descriptor([&left](goroutine& g) {
             if (g.state.load(std::memory_order_acquire) == goroutine_state::dead) return;
-            if (hooks.outlives_run(&g)) {
+            if (g.independent()) {
                 left -= left != 0;  // it ends by itself
             } else {
                 freeze_descriptor(g);

@@ -1,0 +1,24 @@
+#include <dunlin/detail/helper.hpp>
+
+#include "api/exit.h"
+#include "sched/goroutines/independent.h"
+#include "sched/preempt/lifetime.h"
+
+namespace dunlin::inline v0_1::detail {
+
+stored_call::~stored_call() = default;
+
+caller this_caller() noexcept { return sched::ends_with_run() ? caller::of_a_run : caller::of_none; }
+
+static void run_stored(void* frame) { std::unique_ptr<stored_call>(*static_cast<stored_call**>(frame))->run(); }
+
+void start_independent(std::unique_ptr<stored_call>& c, std::source_location where) {
+    if (sched::current_machine() == nullptr) {
+        sched::start_runtime();
+        api::arm_stopper();
+    }
+    sched::start_independent(run_stored, c.get(), sched::creation_place(where));
+    static_cast<void>(c.release());
+}
+
+}  // namespace dunlin::detail

@@ -1,0 +1,35 @@
+#include "sched/goroutines/independent.h"
+
+#include <new>
+
+namespace dunlin::inline v0_1::sched {
+
+void start_independent(void (*entry)(void*), void* argument, creation_place where) {
+    goroutine* g = make_goroutine(sizeof argument, alignof(void*), 0, where);
+    try {
+        make_independent(extra_of(g));
+    } catch (...) {
+        discard_goroutine(g);
+        throw;
+    }
+    g->entry = entry;
+    g->group.store(nullptr, std::memory_order_relaxed);
+    *static_cast<void**>(g->frame()) = argument;
+    start_goroutine(g);
+}
+
+bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+    auto* extra = new (std::nothrow) goroutine_extra;
+    if (extra == nullptr) return false;
+    goroutine* g = make_detached_inside_runtime(entry, argument);
+    if (g == nullptr) {
+        delete extra;
+        return false;
+    }
+    g->extra = extra;
+    make_independent(*extra);
+    start_made_inside_runtime(g);
+    return true;
+}
+
+}  // namespace dunlin::sched
