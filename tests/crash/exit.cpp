@@ -259,6 +259,25 @@ int exit_in_an_independent_goroutine() {
     for (;;) usleep(1000);
 }
 
+// One that waits for the thread that waits in run(), for what the main goroutine has left: it is no deadlock.
+int an_independent_goroutine_waits_for_run() {
+    const dunlin::chan<int> go_on, over;
+    for (int i = 0; i < 50; ++i) {
+        const dunlin::cancellable ctx = dunlin::with_cancel({});
+        ctx.after_func([=] {
+            go_on.recv();
+            over.send(1);
+        });
+        ctx.cancel();
+        dunlin::run({.at_end = dunlin::leftovers::wait}, [] {
+            dunlin::go([] { dunlin::sleep_for(std::chrono::milliseconds(5)); });
+        });
+        go_on.send(1);
+        over.recv();
+    }
+    return 0;
+}
+
 int static_destructor_uses_the_runtime_without_run() {
     the_late_user.armed = true;
     dunlin::go(parks);
@@ -346,6 +365,7 @@ constexpr support::scenario all[] = {
     {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
     {"exit_handler_uses_the_runtime", exit_handler_uses_the_runtime},
     {"exit_in_an_independent_goroutine", exit_in_an_independent_goroutine},
+    {"an_independent_goroutine_waits_for_run", an_independent_goroutine_waits_for_run},
     {"quick_exit", quick_exit},
     {"leak_report", leak_report},
     {"leak_report_of_none", leak_report_of_none},

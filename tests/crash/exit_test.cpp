@@ -92,6 +92,13 @@ TEST_F(StaticDestructors, QuickExitIsQuick) {
     EXPECT_EQ(r.status, 0) << r;
 }
 
+class AtEnd : public testing::Test {};
+
+TEST_F(AtEnd, WhatWaitsForTheThreadInRunIsNoDeadlock) {
+    const auto r = leave("an_independent_goroutine_waits_for_run");
+    EXPECT_EQ(r.status, 0) << r;
+}
+
 class Leaks : public testing::Test {};
 
 TEST_F(Leaks, AreNamedWhenAskedFor) {
