@@ -12,12 +12,12 @@ caller this_caller() noexcept { return sched::ends_with_run() ? caller::of_a_run
 
 static void run_stored(void* frame) { std::unique_ptr<stored_call>(*static_cast<stored_call**>(frame))->run(); }
 
-void start_independent(std::unique_ptr<stored_call>& c, std::source_location where) {
+void start_for(caller whose, std::unique_ptr<stored_call>& c, std::source_location where) {
     if (sched::current_machine() == nullptr) {
         sched::start_runtime();
         api::arm_stopper();
     }
-    sched::start_independent(run_stored, c.get(), sched::creation_place(where));
+    sched::start_detached(run_stored, c.get(), whose == caller::of_none, sched::creation_place(where));
     static_cast<void>(c.release());
 }
 

@@ -118,8 +118,14 @@ static void wait_for_leftovers(const run_options& options) {
     s.lock.unlock();
     constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
     const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
-    for (std::int64_t sleep_ns = shortest_ns; any_left() && platform::now_ns() < until;) {
-        platform::futex_wait_until(api::main_done, 1, std::min(platform::now_ns() + sleep_ns, until));
+    for (std::int64_t sleep_ns = shortest_ns;;) {
+        const std::int64_t begin = platform::now_ns();
+        if (!any_left()) break;
+        const std::int64_t now = platform::now_ns();
+        if (now >= until) break;
+        // The world may have stood still for the look: for a twentieth of the time at most.
+        const std::int64_t pause_ns = std::max(sleep_ns, 20 * (now - begin));
+        platform::futex_wait_until(api::main_done, 1, std::min(now + pause_ns, until));
         sleep_ns = std::min(2 * sleep_ns, longest_ns);
     }
     s.lock.lock();

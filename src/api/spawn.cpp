@@ -73,6 +73,11 @@ new_goroutine make(std::size_t bytes, std::size_t align, const go_options* optio
     return make_any(bytes, align, options, place);
 }
 
+// No goroutine runs it in place: it has a stack of its own size, or outlives the run() of one that joins it.
+static bool needs_own_stack(const sched::goroutine* g) noexcept {
+    return (g->flags & sched::goroutine::own_stack) != 0 || g->independent();
+}
+
 void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept {
     sched::goroutine* g = of(n.g);
     g->entry = entry;
@@ -80,7 +85,7 @@ void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* gro
         g->flags |= sched::goroutine::joinable;
         group = g;
     }
-    g->group.store(g->flags & sched::goroutine::own_stack ? nullptr : group, std::memory_order_relaxed);
+    g->group.store(needs_own_stack(g) ? nullptr : group, std::memory_order_relaxed);
     sched::start_goroutine(g);
 }
 
@@ -99,7 +104,7 @@ static void note(new_goroutines& l, const sched::goroutine_list& list) noexcept 
 void add_to(new_goroutines& l, new_goroutine n, void (*entry)(void*), const void* group) noexcept {
     sched::goroutine* g = of(n.g);
     g->entry = entry;
-    g->group.store(g->flags & sched::goroutine::own_stack ? nullptr : group, std::memory_order_relaxed);
+    g->group.store(needs_own_stack(g) ? nullptr : group, std::memory_order_relaxed);
     sched::goroutine_list list = list_of(l);
     list.push_back(g);
     note(l, list);

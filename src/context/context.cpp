@@ -24,13 +24,11 @@ context_node* source_of(chan_core* c) noexcept {
     return c != nullptr ? static_cast<context_node*>(c)->source : nullptr;
 }
 
-// Runs the call in a goroutine of its own; if none can be had, here.
+// Runs the call in a goroutine of its own, which belongs to the registrant's run(), not to the canceller's; if none can
+// be had, here.
 void start(std::unique_ptr<stored_call> call, caller registered_by) noexcept {
     try {
-        if (registered_by == caller::of_none) return start_independent(call, std::source_location::current());
-        stored_call* f = call.get();
-        go([f] { std::unique_ptr<stored_call>(f)->run(); });
-        static_cast<void>(call.release());
+        start_for(registered_by, call, std::source_location::current());
     } catch (...) {
         call->run();
     }

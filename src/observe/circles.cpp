@@ -74,7 +74,7 @@ void write_link(platform::text_writer& out, const void* with) noexcept {
         } else if (const std::uint32_t members = l.graph.edges_of(l.from); members == 1) {
             out << "goroutine " << l.to.g->id << ", a member of that group";
         } else {
-            out << members << " members of that group that wait, of which one is goroutine " << l.to.g->id;
+            out << members << " members of that group that wait like it, of which one is goroutine " << l.to.g->id;
         }
         return;
     case wait_graph::kind::none: return;

@@ -201,7 +201,9 @@ void report_leaks() noexcept {
             out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
                 << " left when run() returns:\n\n";
             page through(out);
-            write_goroutines(through, everything);
+            const goroutine_filter filter{
+                [](const goroutine& g, const void*) noexcept { return !g.independent(); }, nullptr};
+            write_goroutines(through, everything, &filter);
         }
     }
     sched::start_world();

@@ -41,7 +41,7 @@ public:
         kind how;
         bool limited;            // it stands in the lot with a deadline or a context
         std::uint32_t to;        // the goroutine that it waits for, unless how is `group`; or none
-        std::uint32_t members_begin, members_end;  // the members of the group that wait
+        std::uint32_t members_begin, members_end;  // the members of the group that wait like it
         std::uint32_t next_edge, came_by;          // for_each_circle()
         std::uint8_t visited;
     };

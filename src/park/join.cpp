@@ -31,7 +31,7 @@ static_assert(alignof(waiter) >= 8 && alignof(sched::goroutine) >= 8);
 
 // The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
 sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
-    // A goroutine with a stack of its own size has no group (detail::start): it needs that stack.
+    // A goroutine that needs a stack of its own has no group (detail::start).
     const auto wanted = [group](
                             const sched::goroutine* g) { return g->group.load(std::memory_order_relaxed) == group; };
     if (sched::goroutine* g = p->run_next.load(std::memory_order_relaxed)) {

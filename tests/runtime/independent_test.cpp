@@ -11,6 +11,7 @@
 
 #include <dunlin/singleflight.hpp>
 
+#include "sched/machines/processor.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -19,6 +20,11 @@ namespace {
 
 class Independent : public support::each_p {
 protected:
+    void TearDown() override {
+        support::each_p::TearDown();
+        EXPECT_EQ(dunlin::sched::the_scheduler.independent.load(), 0u) << "they are counted off as they end";
+    }
+
     // Not the fixture's run(), which waits until no goroutine is left.
     template <class Body>
     void a_run(Body&& body) {
@@ -226,6 +232,58 @@ TEST_P(Independent, RunWaitsForAllOthersAmongThem) {
     }
     over = true;
     caller.join();
+}
+
+// A goroutine of the run joins one that is independent. It may not run that one in place: it is stopped at the end, and
+// the other goes on.
+TEST_P(Independent, WhatOneOfItsTasksDoesGoesOnThoughTheJoinerIsStopped) {
+    for (int i = 0; i < support::rounds(20); ++i) {
+        const dunlin::chan<std::shared_ptr<dunlin::task<void>>> given;
+        const auto ended = std::make_shared<std::atomic<bool>>(false);
+        const auto joins = std::make_shared<std::atomic<bool>>(false);
+        std::thread thread;
+        a_run([&] {
+            dunlin::go([=] {
+                const auto its = *given.recv();
+                *joins = true;
+                its->get();
+            });
+            dunlin::yield();
+            thread = std::thread([=] {
+                const dunlin::cancellable ctx = dunlin::with_cancel({});
+                ctx.after_func([=] {
+                    const auto its = std::make_shared<dunlin::task<void>>(dunlin::spawn([=] {
+                        dunlin::sleep_for(3ms);
+                        *ended = true;
+                    }));
+                    given.send(its);  // the joiner runs before the task begins, on the same processor
+                });
+                ctx.cancel();
+            });
+            support::eventually([&] { return joins->load(); });
+            dunlin::yield();
+        });
+        thread.join();
+        support::eventually_on_thread([&] { return ended->load(); });
+    }
+}
+
+// What a goroutine of the run gave to after_func() is the run's, although a plain thread's deadline calls it, in an
+// independent goroutine.
+TEST_P(Independent, AFunctionOfAGoroutineIsNotWhicheverCancels) {
+    for (int i = 0; i < support::rounds(20); ++i) {
+        const dunlin::cancellable ctx = dunlin::with_timeout({}, 1ms);
+        std::atomic<int> ended{0};
+        dunlin::run({.max_procs = procs(), .at_end = dunlin::leftovers::wait}, [&] {
+            ctx.after_func([&] {
+                dunlin::sleep_for(3ms);
+                ++ended;
+            });
+            ctx.done().recv();
+            dunlin::sleep_for(1ms);
+        });
+        EXPECT_EQ(ended, 1);
+    }
 }
 
 // What a plain thread itself starts belongs to the run() of that moment.

@@ -39,17 +39,17 @@ enum class caller { of_a_run, of_none };
 /// The caller of this function.
 DUNLIN_API caller this_caller() noexcept;
 
-/// Starts an independent goroutine that calls c->run() and then destroys *c. Throws std::bad_alloc, or
-/// std::system_error if the runtime cannot start; c then still owns the call.
-DUNLIN_API void start_independent(std::unique_ptr<stored_call>& c, std::source_location where);
+/// Calls c->run(), and then destroys *c, in a goroutine that belongs to the run() of the moment, or to none (an
+/// independent one), as `whose` does, whatever this function is called by. Throws std::bad_alloc, or std::system_error
+/// if the runtime cannot start; c then still owns the call.
+DUNLIN_API void start_for(caller whose, std::unique_ptr<stored_call>& c, std::source_location where);
 
-/// Calls f() in a goroutine that ends no earlier than `whose` might: an independent one if that belongs to no run().
-/// Throws what start_independent() and go() throw, and what copying f throws.
+/// The same for f(). Throws also what copying f throws.
 template <class F>
 void go_for(caller whose, F&& f, std::source_location where = std::source_location::current()) {
-    if (whose == caller::of_a_run) return go(std::forward<F>(f), where);
+    if (whose == caller::of_a_run && this_caller() == whose) return go(std::forward<F>(f), where);
     std::unique_ptr<stored_call> c = std::make_unique<stored_call_of<std::decay_t<F>>>(std::forward<F>(f));
-    start_independent(c, where);
+    start_for(whose, c, where);
 }
 
 }  // namespace dunlin::detail

@@ -105,6 +105,7 @@ struct goroutine_extra {
     stack::exit_request exit;                                               // owner, while exit_goroutine() unwinds
     bool exiting = false;                                                   // owner: exit_goroutine() is unwinding it
     bool independent = false;                                               // constant after the start: independent.h
+    bool counted = false;                                                   // owner: among the_scheduler.independent
     // owner: the task that it is part of (dunlin/trace.hpp); 0: none
     std::uint64_t task = 0;
     machine* locked_to = nullptr;                                           // owner, or the thread that takes it off a
@@ -633,7 +634,7 @@ struct scheduler {
     platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     platform::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads
     platform::atomic<std::uint64_t> forgotten{0};    // alive when their run() returned
-    // independent.h: how many there are, from before until after a life
+    // independent.h: from before the start until the function has ended
     platform::atomic<std::size_t> independent{0};
     std::uint32_t condemned_machines DUNLIN_GUARDED_BY(lock) = 0;
     std::uint32_t ended_machines DUNLIN_GUARDED_BY(lock) = 0;  // records whose thread is gone

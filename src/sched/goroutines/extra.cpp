@@ -2,18 +2,30 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "sched/machines/handshake.h"
 
 namespace dunlin::inline v0_1::sched {
 
-void make_independent(goroutine_extra& extra) noexcept {
-    extra.independent = true;
-    the_scheduler.independent.fetch_add(1, std::memory_order_relaxed);
+static void count(goroutine_extra& extra, bool yes) noexcept {
+    if (std::exchange(extra.counted, yes) == yes) return;
+    yes ? the_scheduler.independent.fetch_add(1, std::memory_order_relaxed)
+        : the_scheduler.independent.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void set_independent(goroutine_extra& extra, bool yes) noexcept {
+    extra.independent = yes;
+    count(extra, yes);
+}
+
+void end_extra(goroutine_extra& extra) noexcept {
+    destroy_local_values(extra.locals);
+    count(extra, false);
 }
 
 void dispose_of(goroutine_extra* extra) noexcept {
-    if (extra != nullptr && extra->independent) the_scheduler.independent.fetch_sub(1, std::memory_order_relaxed);
+    if (extra != nullptr) count(*extra, false);
     delete extra;
 }
 

@@ -12,9 +12,12 @@ namespace dunlin::inline v0_1::sched {
 goroutine_extra& extra_of(goroutine* g);
 // Makes the extra part of the current goroutine, if it has none. Throws std::bad_alloc.
 void make_extra_of_current();
-// Before the goroutine starts (independent.h). At the end, or if it never starts, dispose_of() counts it off.
-void make_independent(goroutine_extra& extra) noexcept;
-// Null: nothing.
+// Before the goroutine starts (independent.h).
+void set_independent(goroutine_extra& extra, bool yes) noexcept;
+// The goroutine's function has ended: destroys its local values, and counts it off if it is independent. Outside the
+// runtime.
+void end_extra(goroutine_extra& extra) noexcept;
+// When the descriptor goes back to the pool, perhaps without having been started. Null: nothing.
 void dispose_of(goroutine_extra* extra) noexcept;
 // Destroys the values in reverse order of construction, until none is left: destructors may make new ones. Outside the
 // runtime.

@@ -98,7 +98,7 @@ void bind_own_stack(goroutine* g, std::size_t bytes) {
 void inherit(goroutine* g) {
     const goroutine* parent = current_goroutine();
     if (!parent || !parent->extra) return;
-    if (parent->extra->independent) make_independent(extra_of(g));
+    if (parent->extra->independent) set_independent(extra_of(g), true);
     if (!parent->extra->labels.empty()) extra_of(g).labels = parent->extra->labels;
     if (parent->extra->task != 0) extra_of(g).task = parent->extra->task;
 }
@@ -279,7 +279,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
         *m->error_number = 0;
         leave(m);
         stack::dunlin_invoke(g->entry, g->frame());
-        if (DUNLIN_UNLIKELY(g->extra != nullptr)) destroy_local_values(g->extra->locals);
+        if (DUNLIN_UNLIKELY(g->extra != nullptr)) end_extra(*g->extra);
         m = enter(current_machine());
         const bool wired = g->flags & goroutine::locked;
         end_goroutine(m, g);
@@ -469,7 +469,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     *m->error_number = 0;
     leave(m);
     stack::dunlin_invoke(child->entry, child->frame());
-    if (DUNLIN_UNLIKELY(child->extra != nullptr)) destroy_local_values(child->extra->locals);
+    if (DUNLIN_UNLIKELY(child->extra != nullptr)) end_extra(*child->extra);
     m = enter(current_machine());
     if (DUNLIN_UNLIKELY(!ours.empty() || !m->exceptions->empty())) *m->exceptions = ours;
     *m->error_number = our_errno;

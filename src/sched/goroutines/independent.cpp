@@ -4,10 +4,10 @@
 
 namespace dunlin::inline v0_1::sched {
 
-void start_independent(void (*entry)(void*), void* argument, creation_place where) {
+void start_detached(void (*entry)(void*), void* argument, bool independent, creation_place where) {
     goroutine* g = make_goroutine(sizeof argument, alignof(void*), 0, where);
     try {
-        make_independent(extra_of(g));
+        if (g->independent() != independent) set_independent(extra_of(g), independent);
     } catch (...) {
         discard_goroutine(g);
         throw;
@@ -27,7 +27,7 @@ bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noex
         return false;
     }
     g->extra = extra;
-    make_independent(*extra);
+    set_independent(*extra, true);
     start_made_inside_runtime(g);
     return true;
 }

@@ -28,9 +28,10 @@ inline bool ends_with_run() noexcept {
     return g != nullptr && !g->independent();
 }
 
-// Starts an independent goroutine: entry(frame), where the frame is the pointer `argument`. Throws std::bad_alloc.
-void start_independent(void (*entry)(void*), void* argument, creation_place where);
-// The same on a machine that is inside the runtime. False: there is no memory for it.
+// Starts a goroutine, independent or not, whatever the caller is: entry(frame), where the frame is the pointer
+// `argument`. Throws std::bad_alloc.
+void start_detached(void (*entry)(void*), void* argument, bool independent, creation_place where);
+// An independent one, on a machine that is inside the runtime. False: there is no memory for it.
 bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noexcept;
 
 }  // namespace dunlin::sched
