@@ -96,7 +96,7 @@ timed_call::timed_call(bool ends_with_run) {
     auto* p = ::new (entry_) timed_call_access::parts;
     p->entry.fire = start_call;
     p->entry.call = this;
-    p->entry.ends_with_run = ends_with_run && !sched::in_independent();
+    p->entry.ends_with_run = ends_with_run;
 }
 
 timed_call::~timed_call() = default;
@@ -109,6 +109,8 @@ void timed_call::start(std::int64_t due_ns) {
     references_.store(2, std::memory_order_relaxed);
     try {
         park::runtime_section inside;
+        const sched::machine* m = inside.machine();
+        if (m != nullptr && m->current.load(std::memory_order_relaxed)->independent()) p.entry.ends_with_run = false;
         timers::arm(&p.entry, inside.machine());
     } catch (...) {
         references_.store(1, std::memory_order_relaxed);

@@ -17,11 +17,6 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// This code runs in an independent goroutine.
-inline bool in_independent() noexcept {
-    const goroutine* g = current_goroutine();
-    return g != nullptr && g->independent();
-}
 // This code runs in a goroutine that the end of a run() stops. False: in an independent one, or on a plain thread.
 inline bool ends_with_run() noexcept {
     const goroutine* g = current_goroutine();
