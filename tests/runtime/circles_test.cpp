@@ -134,7 +134,7 @@ TEST_P(Circles, WhoHoldsAMutexAndWaitsForAGroupWhoseMemberWantsIt) {
         });
     });
     EXPECT_SAID(text, "\"parent\" [sync.WaitGroup.Wait");
-    EXPECT_SAID(text, "of that group that wait, of which one is goroutine ");
+    EXPECT_SAID(text, "of that group that wait like it, of which one is goroutine ");
     EXPECT_SAID(text, "\"member\" [sync.Mutex.Lock");
     EXPECT_NOT_SAID(text, "at work");
     EXPECT_EQ(count_of("a deadlock", text), 1u) << text;

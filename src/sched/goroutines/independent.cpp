@@ -1,5 +1,6 @@
 #include "sched/goroutines/independent.h"
 
+#include <memory>
 #include <new>
 
 namespace dunlin::inline v0_1::sched {
@@ -19,15 +20,18 @@ void start_detached(void (*entry)(void*), void* argument, bool independent, crea
 }
 
 bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noexcept {
-    auto* extra = new (std::nothrow) goroutine_extra;
-    if (extra == nullptr) return false;
-    goroutine* g = make_detached_inside_runtime(entry, argument);
-    if (g == nullptr) {
-        delete extra;
+    // Not `new (std::nothrow)`: a program that replaces operator new may have left that form alone, and
+    // AddressSanitizer's does not call the replaced one.
+    std::unique_ptr<goroutine_extra> extra;
+    try {
+        extra = std::make_unique<goroutine_extra>();
+    } catch (const std::bad_alloc&) {
         return false;
     }
-    g->extra = extra;
-    set_independent(*extra, true);
+    goroutine* g = make_detached_inside_runtime(entry, argument);
+    if (g == nullptr) return false;
+    g->extra = extra.release();
+    set_independent(*g->extra, true);
     start_made_inside_runtime(g);
     return true;
 }
