@@ -254,7 +254,8 @@ class Tokio:
         # Without a lock file of ours: whichever version is there is the one that is measured.
         (self.source / "Cargo.lock").unlink(missing_ok=True)
         # The name of .cargo/config.toml, whose folder this replaces: cargo refuses two sources with the same folder.
-        source = ["--config", 'source.crates-io.replace-with="distribution"', "--config", f'source.distribution.directory="{self.crates}"']
+        source = ["--config", 'source.crates-io.replace-with="distribution"',
+                  "--config", f'source.distribution.directory="{self.crates}"']
         command = ["cargo", "build", "--release", "--offline", *source, "--target-dir", self.target]
         build_step(command, self.source, {"RUSTFLAGS": ""})
         build_step(["strip", self.program.with_name("rust_empty")])  # as the others' that start-up runs

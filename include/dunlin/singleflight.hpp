@@ -186,10 +186,10 @@ private:
         auto [mine, first] = flights_->join(key);
         if (!first) return mine;
         try {
-            auto flight = [flights = flights_, key, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
+            auto call = [flights = flights_, key, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
                 fly(*flights, key, mine, f);
             };
-            detail::go_for(detail::this_caller(), std::move(flight));
+            detail::go_for(detail::this_caller(), std::move(call));
         } catch (...) {
             mine->error = std::current_exception();
             flights_->land(key, mine);
