@@ -374,7 +374,7 @@ void ready_all(goroutine_list& list, tracing::cause why) noexcept {
 static bool is_crowded(const processor* p, std::size_t more) noexcept {
     const std::size_t here = p->queue.size();
     if (here < run_queue::capacity / 16) return false;
-    return here + more > run_queue::capacity / 2 || the_scheduler.global.size() != 0;
+    return here + more > run_queue::capacity / 2 || the_scheduler.global_size() != 0;
 }
 
 void ready_polled(goroutine_list& list) noexcept {
