@@ -87,8 +87,8 @@ endfunction()
 # Compiles the files of the library several at a time. Those that are named here have names of their own that a neighbour has too: each is compiled by
 # itself (a new one is told by the compiler: "redefinition of", "conflicts with").
 function(dunlin_compile_together name)
-    set(alone chan/timed_call io/byte_stream net/listener net/packet platform/mortal_lock platform/usable sched/machines/processor
-        sched/monitor/hand_off sched/monitor/monitor sched/preempt/sample)
+    set(alone chan/timed_call io/byte_stream net/listener net/packet platform/destroyable_lock platform/usable sched/machines/processor
+        sched/monitor/retake sched/monitor/monitor sched/preempt/stack_capture)
     list(TRANSFORM alone REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/\\1.cpp")
     set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)

@@ -127,12 +127,12 @@ private:
 }  // namespace dunlin
 
 namespace dunlin::inline v0_1::netpoll {
-class descriptor;  // src/poll/descriptor.h
+class fd_record;  // src/poll/fd_record.h
 }
 
 namespace dunlin::inline v0_1::detail {
 
-using io_descriptor = netpoll::descriptor;
+using io_descriptor = netpoll::fd_record;
 
 // The limit of a call's wait: nothing, or a context.
 struct io_limit {

@@ -106,7 +106,7 @@ private:
         return take(n, &limit, where) == detail::wait_outcome::ok;
     }
 
-    // Both under the lock of the bucket of this address (src/park/lot.h).
+    // Both under the lock of the bucket of this address (src/park/parking_lot.h).
     std::ptrdiff_t permits_;
     bool closed_ = false;
 };

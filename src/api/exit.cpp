@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "observe/report.h"
+#include "observe/cpu_profile.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/data/types.h"

@@ -14,7 +14,7 @@
 #include <dunlin/select.hpp>
 
 #include "platform/syscall.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 
 namespace dunlin::inline v0_1::detail {
 
@@ -23,8 +23,8 @@ static_assert(sizeof(netpoll::poll_node) <= sizeof(case_base::node) && alignof(n
 inline bool has_descriptor(const case_base& c) noexcept {
     return c.kind == case_kind::readable || c.kind == case_kind::writable;
 }
-inline netpoll::descriptor* descriptor_of(const case_base& c) noexcept {
-    return static_cast<netpoll::descriptor*>(c.slot);
+inline netpoll::fd_record* descriptor_of(const case_base& c) noexcept {
+    return static_cast<netpoll::fd_record*>(c.slot);
 }
 inline netpoll::direction direction_of(const case_base& c) noexcept {
     return c.kind == case_kind::readable ? netpoll::direction::read : netpoll::direction::write;
@@ -35,7 +35,7 @@ inline netpoll::poll_node& poll_node_of(case_base& c) noexcept {
 
 // c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
 inline void look_at_descriptor(case_base& c) noexcept {
-    netpoll::descriptor* d = descriptor_of(c);
+    netpoll::fd_record* d = descriptor_of(c);
     c.ok = true;
     if (d == nullptr || !d->pollable() || !d->use()) return;
     const netpoll::direction dir = direction_of(c);
@@ -58,7 +58,7 @@ inline void prepare_descriptor(case_base& c, park::waiter& w) noexcept {
 
 // After prepare_descriptor() of all cases. False: the descriptor has become ready meanwhile.
 inline bool queue_for_descriptor(case_base& c) noexcept {
-    netpoll::descriptor* d = descriptor_of(c);
+    netpoll::fd_record* d = descriptor_of(c);
     const netpoll::direction dir = direction_of(c);
     return d->queue_for_edge(dir, c.edge, d->deadline_ns(dir), &poll_node_of(c)) == netpoll::queued::yes;
 }

@@ -22,7 +22,7 @@
 
 #include "fs/pipe.h"
 #include "io/cached_read.h"
-#include "io/describe.h"
+#include "io/error.h"
 #include "io/operation.h"
 #include "io/system.h"
 

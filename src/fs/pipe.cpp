@@ -1,6 +1,6 @@
 // pipe.cpp - pipes.
 //
-// A read from a pipe that returns less than there was room for has emptied it (poll/descriptor.h, "Short read"), and
+// A read from a pipe that returns less than there was room for has emptied it (poll/fd_record.h, "Short read"), and
 // the end of the last writer is an edge of its own. That holds for pipes which this library has made: an adopted one
 // may be in packet mode (O_DIRECT), where each read ends at a packet.
 #include "fs/pipe.h"
@@ -11,7 +11,7 @@
 
 #include <dunlin/fs.hpp>
 
-#include "io/describe.h"
+#include "io/error.h"
 #include "io/operation.h"
 #include "io/system.h"
 #include "platform/syscall.h"
@@ -24,7 +24,7 @@ namespace fs {
 [[gnu::noinline]] int make_pipe(int (&ends)[2], int flags) noexcept { return pipe2(ends, flags) == 0 ? 0 : errno; }
 
 byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
-    netpoll::descriptor* d = netpoll::descriptor::open(fd, error);
+    netpoll::fd_record* d = netpoll::fd_record::open(fd, error);
     if (d == nullptr) {
         close_number(fd);
         return {};

@@ -3,7 +3,7 @@
 
 #include <dunlin/io.hpp>
 
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 
 namespace dunlin::inline v0_1::fs {
 

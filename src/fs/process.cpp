@@ -27,7 +27,7 @@
 #include "fs/pipe.h"
 #include "fs/process.h"
 #include "fs/watcher.h"
-#include "io/describe.h"
+#include "io/error.h"
 #include "io/operation.h"
 #include "park/waiter.h"
 #include "platform/lock.h"

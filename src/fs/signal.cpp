@@ -34,7 +34,7 @@
 
 #include "chan/core.h"
 #include "fs/watcher.h"
-#include "io/describe.h"
+#include "io/error.h"
 #include "io/operation.h"
 #include "platform/cpu.h"
 #include "sched/preempt/preempt.h"

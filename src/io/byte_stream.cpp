@@ -28,7 +28,7 @@ namespace dunlin::inline v0_1::detail {
 namespace {
 
 using io::direction;
-using io::turn;
+using io::fd_guard;
 
 // ---- files that cannot be polled ------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ long read_blocking(int fd, mutable_buffer b) {
 // Performs a call on a file that cannot be polled; EINTR leads to another attempt.
 template <class Attempt>
 long perform_blocking(
-    netpoll::descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
+    netpoll::fd_record* d, direction dir, const wait_limit* limit, std::error_code& ec, Attempt attempt) {
     for (;;) {
         if (!io::may_go_on(d, dir, limit, ec)) return -1;
         const long n = attempt(d->fd());
@@ -89,13 +89,13 @@ long write_quietly(Write write) noexcept {
 
 // ---- one attempt ----------------------------------------------------------------------------------------------------
 
-long write_once(const netpoll::descriptor* d, int fd, const void* data, std::size_t size) {
+long write_once(const netpoll::fd_record* d, int fd, const void* data, std::size_t size) {
     if (io::is_socket(d)) return io::system_send(fd, data, size);
     if (d->pollable()) return write_quietly([=] { return io::system_write(fd, data, size); });
     return blocking([=] { return write_quietly([=] { return io::system_write(fd, data, size); }); });
 }
 
-long writev_once(const netpoll::descriptor* d, int fd, const iovec* parts, int count) {
+long writev_once(const netpoll::fd_record* d, int fd, const iovec* parts, int count) {
     if (io::is_socket(d)) {
         msghdr message{};
         message.msg_iov = const_cast<iovec*>(parts);
@@ -106,7 +106,7 @@ long writev_once(const netpoll::descriptor* d, int fd, const iovec* parts, int c
     return blocking([=] { return write_quietly([=] { return io::system_writev(fd, parts, count); }); });
 }
 
-long read_file_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
+long read_file_in_turn(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
     if (!cancelled_already(limit))
         return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
     // What is in memory can be read at once; the disk would mean a wait.
@@ -116,7 +116,7 @@ long read_file_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limi
     return n;
 }
 
-long read_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where,
+long read_in_turn(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec) {
     if (!d->pollable()) return read_file_in_turn(d, b, limit, ec);
     std::uint32_t seen;
@@ -127,7 +127,7 @@ long read_in_turn(netpoll::descriptor* d, mutable_buffer b, const wait_limit* li
 }
 
 template <class Attempt>
-long write_in_turn(netpoll::descriptor* d, const wait_limit* limit, const std::source_location& where,
+long write_in_turn(netpoll::fd_record* d, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, Attempt attempt) {
     if (!d->pollable()) return perform_blocking(d, direction::write, limit, ec, attempt);
     std::uint32_t seen;
@@ -149,7 +149,7 @@ std::size_t advance(std::span<iovec> parts, std::size_t at, std::size_t n) noexc
 
 std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
-    const turn mine(d, direction::read, limit, where, ec);
+    const fd_guard mine(d, direction::read, limit, where, ec);
     if (!mine || b.size() == 0) return 0;
     const long n = read_in_turn(d, b, limit, where, ec);
     return n > 0 ? static_cast<std::size_t>(n) : 0;
@@ -157,7 +157,7 @@ std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit,
 
 std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std::size_t size, const wait_limit* limit,
     std::error_code& ec, const std::source_location& where) {
-    const turn mine(d, direction::read, limit, where, ec);
+    const fd_guard mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
     std::uint32_t seen;
     const long n = io::perform(d, direction::read, limit, where, ec, seen, [&](int fd) {
@@ -172,7 +172,7 @@ std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std:
 
 std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
-    const turn mine(d, direction::read, limit, where, ec);
+    const fd_guard mine(d, direction::read, limit, where, ec);
     std::size_t done = 0;
     while (mine && done < b.size()) {
         const long n = read_in_turn(d, {static_cast<char*>(b.data()) + done, b.size() - done}, limit, where, ec);
@@ -188,7 +188,7 @@ std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit
 
 std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
-    const turn mine(d, direction::write, limit, where, ec);
+    const fd_guard mine(d, direction::write, limit, where, ec);
     std::size_t done = 0;
     while (mine && done < b.size()) {
         const char* data = static_cast<const char*>(b.data()) + done;
@@ -204,7 +204,7 @@ std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limi
 
 std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, const wait_limit* limit,
     std::error_code& ec, const std::source_location& where) {
-    const turn mine(d, direction::write, limit, where, ec);
+    const fd_guard mine(d, direction::write, limit, where, ec);
     std::size_t done = 0;
     std::array<iovec, 64> some;
     while (mine && !parts.empty() && !ec) {
@@ -297,14 +297,14 @@ io::kind kind_of_file(int fd, mode_t mode) noexcept {
         return nullptr;
     }
     const io::kind kind = kind_of_file(fd, what.st_mode);
-    netpoll::descriptor* d = nullptr;
+    netpoll::fd_record* d = nullptr;
     int error = 0;
     if (S_ISREG(what.st_mode) || S_ISDIR(what.st_mode)) {
-        d = netpoll::descriptor::open_blocking(fd);
+        d = netpoll::fd_record::open_blocking(fd);
         if (d == nullptr) error = ENOMEM;
     } else {
         if (!(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-        d = netpoll::descriptor::open(fd, error);
+        d = netpoll::fd_record::open(fd, error);
         if ((d == nullptr || !d->pollable()) && !(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, flags);
     }
     if (d == nullptr) {

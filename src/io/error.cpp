@@ -5,7 +5,7 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/io.hpp>
 
-#include "io/describe.h"
+#include "io/error.h"
 #include "io/operation.h"
 
 namespace dunlin::inline v0_1 {

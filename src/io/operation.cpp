@@ -9,7 +9,7 @@
 
 namespace dunlin::inline v0_1::io {
 
-bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept {
+bool may_go_on(const fd_record* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept {
     if (d->is_closed()) {
         ec = errc::closed;
         return false;
@@ -49,7 +49,7 @@ end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_
 }  // namespace
 
 void wait_for_edge(
-    descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
+    fd_record* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
     park::waiter w;
     netpoll::poll_node n(&w);
     // queue_for_edge() compares it; a later change wakes this waiter
@@ -68,9 +68,9 @@ void wait_for_edge(
     if (end == end_of_wait::no_memory) throw std::bad_alloc();
 }
 
-bool turn::enter_slow(
-    netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
-    while (entry == netpoll::gate::entry::busy) {
+bool fd_guard::enter_slow(
+    netpoll::fd_mutex::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec) {
+    while (entry == netpoll::fd_mutex::entry::busy) {
         park::waiter w;
         netpoll::poll_node n(&w);
         n.several = true;
@@ -91,8 +91,8 @@ bool turn::enter_slow(
         }
         entry = d_->enter(direction_);
     }
-    if (entry == netpoll::gate::entry::closed) ec = errc::closed;
-    return entry == netpoll::gate::entry::in;
+    if (entry == netpoll::fd_mutex::entry::closed) ec = errc::closed;
+    return entry == netpoll::fd_mutex::entry::in;
 }
 
 }  // namespace dunlin::io

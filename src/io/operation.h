@@ -1,8 +1,8 @@
 // operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and
 // connect is built from this.
 //
-// Protocol   take a turn (poll/gate.h); then, until an attempt succeeds or fails: closed? deadline past? attempt; if
-//            nothing is there: context done? wait for an edge (poll/descriptor.h). An edge, a close, a new deadline,
+// Protocol   take a turn (poll/fd_mutex.h); then, until an attempt succeeds or fails: closed? deadline past? attempt;
+//            if nothing is there: context done? wait for an edge (poll/fd_record.h). An edge, a close, a new deadline,
 //            its own deadline or its context wakes the waiter, which looks again from the top.
 // Errors     System errors are in std::generic_category(), so that they compare equal to std::errc, as codes too. The
 //            exception is ETIMEDOUT, which becomes errc::peer_silent: the code std::errc::timed_out means a deadline of
@@ -16,17 +16,17 @@
 #include <dunlin/detail/wait.hpp>
 #include <dunlin/error.hpp>
 
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 
 namespace dunlin::inline v0_1::io {
 
 using detail::wait_limit;
-using netpoll::descriptor;
+using netpoll::fd_record;
 using netpoll::direction;
 
 enum class kind : std::uint8_t { other, file, pipe, tcp, udp, unix_stream, unix_packet };
-inline kind kind_of(const descriptor* d) noexcept { return static_cast<kind>(d->kind); }
-inline bool is_socket(const descriptor* d) noexcept { return kind_of(d) >= kind::tcp; }
+inline kind kind_of(const fd_record* d) noexcept { return static_cast<kind>(d->kind); }
+inline bool is_socket(const fd_record* d) noexcept { return kind_of(d) >= kind::tcp; }
 
 // 0 is success, and equal to std::error_code().
 inline std::error_code system_error_code(long error) noexcept {
@@ -36,7 +36,7 @@ inline std::error_code system_error_code(long error) noexcept {
 
 // False, with `ec`: the call must end, because the descriptor is closed or the deadline has passed. Reads the clock
 // only if there is a deadline.
-bool may_go_on(const descriptor* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
+bool may_go_on(const fd_record* d, direction dir, const wait_limit* limit, std::error_code& ec) noexcept;
 
 bool is_cancelled(const wait_limit* limit) noexcept;
 // False, with `ec`: the context is done, and the call must not wait. A context ends only waits: a call still takes what
@@ -45,34 +45,35 @@ bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 
 // Returns after an edge, or when the caller must ask may_go_on() again. Throws std::bad_alloc.
 void wait_for_edge(
-    descriptor* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
+    fd_record* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
 
 // Holds the turn from construction to destruction; the constructor waits for it if another operation has it. False:
 // `ec` says why. A null descriptor is a closed one.
-class turn {
+class fd_guard {
 public:
-    turn(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where, std::error_code& ec)
+    fd_guard(fd_record* d, direction dir, const wait_limit* limit, const std::source_location& where,
+        std::error_code& ec)
         : d_(d), direction_(dir) {
         ec.clear();
         if (d == nullptr) {
             ec = errc::closed;
             return;
         }
-        const netpoll::gate::entry entry = d->enter(dir);
-        in_ = entry == netpoll::gate::entry::in || enter_slow(entry, limit, where, ec);
+        const netpoll::fd_mutex::entry entry = d->enter(dir);
+        in_ = entry == netpoll::fd_mutex::entry::in || enter_slow(entry, limit, where, ec);
     }
-    ~turn() {
+    ~fd_guard() {
         if (in_) d_->leave(direction_);
     }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
+    fd_guard(const fd_guard&) = delete;
+    fd_guard& operator=(const fd_guard&) = delete;
     explicit operator bool() const noexcept { return in_; }
 
 private:
-    bool enter_slow(
-        netpoll::gate::entry entry, const wait_limit* limit, const std::source_location& where, std::error_code& ec);
+    bool enter_slow(netpoll::fd_mutex::entry entry, const wait_limit* limit, const std::source_location& where,
+        std::error_code& ec);
 
-    descriptor* d_;
+    fd_record* d_;
     direction direction_;
     bool in_ = false;
 };
@@ -80,7 +81,7 @@ private:
 // A use of the descriptor from construction to destruction: for calls that neither read nor write.
 class use {
 public:
-    explicit use(descriptor* d) noexcept : d_(d != nullptr && d->use() ? d : nullptr) {}
+    explicit use(fd_record* d) noexcept : d_(d != nullptr && d->use() ? d : nullptr) {}
     ~use() {
         if (d_ != nullptr) d_->end_use();
     }
@@ -89,13 +90,13 @@ public:
     explicit operator bool() const noexcept { return d_ != nullptr; }
 
 private:
-    descriptor* d_;
+    fd_record* d_;
 };
 
 // The caller has the turn. `attempt(fd)` makes the system call and returns its result, or -errno. Returns the result of
 // the first attempt that succeeds, or -1 with `ec`. `seen`: the count of edges before that attempt.
 template <class Attempt>
-long perform(descriptor* d, direction dir, const wait_limit* limit, const std::source_location& where,
+long perform(fd_record* d, direction dir, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, std::uint32_t& seen, Attempt attempt) {
     for (;;) {
         if (!may_go_on(d, dir, limit, ec)) return -1;

@@ -1,4 +1,6 @@
 // address.cpp - writing and reading addresses.
+#include "net/address.h"
+
 #include <arpa/inet.h>
 #include <charconv>
 #include <cstring>

@@ -7,6 +7,8 @@
 //            next attempt begins when 250 ms have passed or an earlier one has failed. Each attempt runs in a goroutine
 //            of its own and sends its outcome to a channel that has room for all, so that dial() need not wait for late
 //            attempts: their connections are closed together with the channel.
+#include "net/dial.h"
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -20,6 +22,7 @@
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
+#include "net/resolve.h"
 #include "net/socket.h"
 #include "platform/clock.h"
 #include "platform/text.h"
@@ -51,7 +54,7 @@ long start_to_connect(int fd, const address& to) noexcept {
 
 bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
-    const io::turn mine(d, direction::write, limit, where, ec);
+    const io::fd_guard mine(d, direction::write, limit, where, ec);
     for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN;
          pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
         if (!io::may_wait(limit, ec)) return false;

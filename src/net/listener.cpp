@@ -22,6 +22,7 @@
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
+#include "net/resolve.h"
 #include "net/socket.h"
 #include "platform/clock.h"
 #include "platform/text.h"
@@ -123,7 +124,7 @@ io_descriptor* watch_accepted(
 // A connection inherits its listener's options: no_delay and keep_alive were set there.
 stream accept_stream(
     io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
-    const io::turn mine(d, direction::read, limit, where, ec);
+    const io::fd_guard mine(d, direction::read, limit, where, ec);
     if (!mine) return {};
     address peer;
     const int fd = accept_socket(d, peer, limit, ec, where);

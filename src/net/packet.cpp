@@ -6,6 +6,8 @@
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
+#include "net/dial.h"
+#include "net/resolve.h"
 #include "net/socket.h"
 #include "platform/clock.h"
 
@@ -22,7 +24,7 @@ constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000
 // Returns the size of the whole message, which may be larger than the buffer.
 std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit,
     std::error_code& ec, const std::source_location& where) {
-    const io::turn mine(d, direction::read, limit, where, ec);
+    const io::fd_guard mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
     std::uint32_t seen;
     sockaddr_storage name;
@@ -65,7 +67,7 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
 
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
-    const io::turn mine(d, direction::write, limit, where, ec);
+    const io::fd_guard mine(d, direction::write, limit, where, ec);
     // If the queue of a Unix socket that this one is not connected to is full, no edge reports when there is room. So
     // the call tries again after a pause.
     const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;

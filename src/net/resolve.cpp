@@ -3,6 +3,8 @@
 // Known here  Numbers, a missing host, and "localhost" (RFC 6761: always this machine) need no resolver, and resolve
 //             whatever name servers do. A port's name is looked up in the system's files.
 // Names       lookup.h.
+#include "net/resolve.h"
+
 #include <algorithm>
 #include <charconv>
 #include <netdb.h>
@@ -13,9 +15,10 @@
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
+#include "net/address.h"
 #include "net/lookup.h"
 #include "net/socket.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 
 namespace dunlin::inline v0_1::net {
 

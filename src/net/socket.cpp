@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "io/describe.h"
+#include "io/error.h"
 #include "io/system.h"
 
 namespace dunlin::inline v0_1::net {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -71,27 +70,10 @@ address remote_address_of(io_descriptor* d) noexcept;
 // is known already. True: both addresses are the same. For a null descriptor it does nothing.
 bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
 
-// Reads an IP address without a port; AF_UNSPEC accepts both families. None without `ec`: it may be a name; none with
-// std::errc::no_such_device: its zone is no interface of this machine.
-std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept;
-// The same with a port, or a path. None: `ec` is set.
-std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
-
 inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
 
 // "dial tcp 10.0.0.7:443: " and the cause.
 [[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address,
     std::error_code ec, std::string_view detail = {});
-
-// For tests: called when a connection has been made, before its caller knows.
-extern platform::atomic<void (*)() noexcept> when_connected;
-
-// Connects a socket to one address. Null: `ec` is set.
-io_descriptor* connect_to(const network& n, const address& to, const wait_limit* limit, const stream_options& options,
-    std::error_code& ec, const std::source_location& where);
-
-// The addresses of "host:port" for a network. `passive`: addresses to listen at. Never empty without `ec`.
-std::vector<address> addresses_of(
-    const network& n, std::string_view text, bool passive, const wait_limit* limit, std::error_code& ec);
 
 }  // namespace dunlin::net

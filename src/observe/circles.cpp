@@ -5,16 +5,18 @@
 // Once       Two waits are the same if they began at the same moment. A circle with a wait that was reported is not
 //            reported again.
 // Tests      tests/runtime/circles_test.cpp
+#include "observe/circles.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "observe/collect.h"
+#include "observe/dump.h"
 #include "observe/page.h"
-#include "observe/report.h"
 #include "observe/wait_graph.h"
 #include "sched/preempt/crash.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 
 namespace dunlin::inline v0_1::observe {
 
@@ -93,7 +95,7 @@ void write_what_ends_it(platform::text_writer& out, bool any_mutex, std::uint32_
 }
 
 void write_circle(page& to, const wait_graph& graph, const wait_graph& again, std::uint32_t first, std::uint32_t last,
-    std::optional<sched::samples>& samples) noexcept {
+    std::optional<sched::stack_captures>& captures) noexcept {
     bool real = true, known = false, only_mutexes = true, any_mutex = false;
     std::uint32_t length = 0, limited = 0;
     for_each_of(graph, first, last, [&](const node& n, const node& next) {
@@ -105,7 +107,7 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
         ++length;
     });
     if (!real || known) return;
-    if (!samples) samples.emplace();
+    if (!captures) captures.emplace();
     if (only_mutexes) {
         to.text() << "dunlin: these goroutines wait for mutexes that they hold among themselves, in a circle: ";
     } else if (length == 1) {
@@ -119,7 +121,7 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
         note_reported(n);
         if (written++ >= written_of_a_circle) return;
         const link l{graph, n, next};
-        write_one(to, *n.g, *samples, {write_link, &l});
+        write_one(to, *n.g, *captures, {write_link, &l});
     });
     if (written > written_of_a_circle) {
         to.text() << "... and " << written - written_of_a_circle << " more of this circle\n\n";
@@ -129,13 +131,13 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
 void write_circles(page& to) noexcept {
     wait_graph graph;
     if (!graph.usable()) return;
-    // made only when there is something to report: the graph costs as much as the first, the samples some milliseconds
+    // made only when there is something to report: the graph costs as much as the first, the captures some milliseconds
     std::optional<wait_graph> again;
-    std::optional<sched::samples> samples;
+    std::optional<sched::stack_captures> captures;
     allow_searches(1000);
     graph.for_each_circle([&](std::uint32_t first, std::uint32_t last) {
         if (!again) again.emplace();
-        if (again->usable()) write_circle(to, graph, *again, first, last, samples);
+        if (again->usable()) write_circle(to, graph, *again, first, last, captures);
     });
 }
 

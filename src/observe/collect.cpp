@@ -4,7 +4,7 @@
 #include <bit>
 #include <string_view>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "platform/clock.h"
 #include "sched/goroutines/goroutine.h"
 
@@ -50,9 +50,9 @@ bool has_trace(const goroutine& g) noexcept {
     return stopped && !in_place_parent && g.stack != nullptr && g.saved.load(std::memory_order_acquire) != 0;
 }
 
-stack::trace trace_of(const goroutine& g, const sched::samples& samples) noexcept {
+stack::trace trace_of(const goroutine& g, const sched::stack_captures& captures) noexcept {
     if (has_trace(g)) return stack::capture_trace(g.context);
-    return &g == sched::current_goroutine() ? stack::capture_trace() : samples.of(g);
+    return &g == sched::current_goroutine() ? stack::capture_trace() : captures.of(g);
 }
 
 bool locked_by_library(const goroutine& g) noexcept {
@@ -61,14 +61,14 @@ bool locked_by_library(const goroutine& g) noexcept {
     return in_library && has_trace(g);
 }
 
-std::uint64_t key_of(const goroutine& g, const sched::samples& samples) noexcept {
+std::uint64_t key_of(const goroutine& g, const sched::stack_captures& captures) noexcept {
     likeness l;
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     l.add(static_cast<std::uint64_t>(state));
     l.add(static_cast<std::uint64_t>(g.reason.load(std::memory_order_relaxed)));
     l.add(static_cast<std::uint64_t>(g.flags & (goroutine::in_place | goroutine::locked)));
     l.add(std::bit_cast<std::uint64_t>(g.created_at));
-    const stack::trace frames = trace_of(g, samples);
+    const stack::trace frames = trace_of(g, captures);
     for (std::size_t i = 0; i < frames.size; ++i) l.add(frames.pc[i]);
     // A goroutine on a processor whose stack is not known is like no other.
     if (frames.size == 0 && g.stack != nullptr && state != goroutine_state::waiting) l.add(&g);

@@ -5,7 +5,7 @@
 
 #include "observe/alike.h"
 #include "sched/data/types.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 #include "stack/trace.h"
 
 namespace dunlin::inline v0_1::observe {
@@ -22,10 +22,10 @@ struct waited {
 // True: its registers are saved in its descriptor.
 bool has_trace(const sched::goroutine& g) noexcept;
 // The trace of the caller, of a parked goroutine, or of one that computes (its sample).
-stack::trace trace_of(const sched::goroutine& g, const sched::samples& samples) noexcept;
+stack::trace trace_of(const sched::goroutine& g, const sched::stack_captures& captures) noexcept;
 
 // The mutex that it waits for; null: it waits for something else, or allow_searches() is used up. Each call is a search
-// of the lot, so their number is limited.
+// of the parking lot, so their number is limited.
 const void* mutex_of(const sched::goroutine& g) noexcept;
 void allow_searches(int count) noexcept;
 
@@ -34,6 +34,6 @@ void allow_searches(int count) noexcept;
 bool locked_by_library(const sched::goroutine& g) noexcept;
 
 // Equal for goroutines that are alike (alike.h).
-std::uint64_t key_of(const sched::goroutine& g, const sched::samples& samples) noexcept;
+std::uint64_t key_of(const sched::goroutine& g, const sched::stack_captures& captures) noexcept;
 
 }  // namespace dunlin::observe

@@ -3,9 +3,10 @@
 // Timers     One for each thread, on the thread's own CPU clock; it signals that thread. A process's timer (setitimer)
 //            would hit one thread for what all have used. A thread that sleeps costs nothing. The runtime's threads get
 //            their timers when they begin; threads that exist when the profile starts get them then.
-// Handler    It unwinds the stack from where it was interrupted, as for dumps (sched/preempt/sample.h). The thread may
-//            be in the midst of a switch and may hold locks of ours, so the handler takes none. It blocks all signals,
-//            the preemption's too, and the preemption's handler blocks this one: they never interrupt each other.
+// Handler    It unwinds the stack from where it was interrupted, as for dumps (sched/preempt/stack_capture.h). The
+//            thread may be in the midst of a switch and may hold locks of ours, so the handler takes none. It blocks
+//            all signals, the preemption's too, and the preemption's handler blocks this one: they never interrupt each
+//            other.
 // Table      Of fixed size, indexed by the hash of stack and labels. The handler that changes a place's key from 0 has
 //            claimed the place. Once `ready` is set (release; acquire in the reader) the place does not change any
 //            more, except for its count, to which handlers add at any time. Two stacks with the same hash are counted
@@ -13,6 +14,8 @@
 // Labels     They are copied as text, from a goroutine that is alive: its labels do not change, its name changes only
 //            inside the runtime.
 // Tests      tests/runtime/cpu_profile_test.cpp, tests/tools/profile_test.py
+#include "observe/cpu_profile.h"
+
 #include <algorithm>
 #include <dunlin/detail/atomic.hpp>
 #include <cerrno>
@@ -37,7 +40,6 @@
 
 #include "observe/alike.h"
 #include "observe/pprof.h"
-#include "observe/report.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread.h"
@@ -45,7 +47,7 @@
 #include "sched/machines/handshake.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/lifetime.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 #include "stack/signal_frame.h"
 #include "stack/trace.h"
 

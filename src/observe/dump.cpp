@@ -1,5 +1,7 @@
 // dump.cpp - every goroutine with what it does, where it was created, and its stack; goroutines that are alike share a
 // paragraph.
+#include "observe/dump.h"
+
 #include <algorithm>
 #include <bit>
 #include <new>
@@ -12,8 +14,8 @@
 #include "observe/collect.h"
 #include "observe/dump_json.h"
 #include "observe/page.h"
-#include "observe/report.h"
-#include "park/lot.h"
+#include "observe/trace_file.h"
+#include "park/parking_lot.h"
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "sched/data/descriptors.h"
@@ -21,7 +23,7 @@
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/lifetime.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 #include "stack/trace.h"
 #include "sync/mutex_holder.h"
 
@@ -96,7 +98,7 @@ void write_creation_place(page& to, const goroutine& g) noexcept {
     sched::print_where(to.text(), g.created_at.location());
 }
 
-void write_group(page& to, const alike::member& first, const sched::samples& samples,
+void write_group(page& to, const alike::member& first, const sched::stack_captures& captures,
     const more_about_wait* more = nullptr) noexcept {
     const goroutine& g = *first.g;
     platform::text_writer& out = to.text();
@@ -109,7 +111,7 @@ void write_group(page& to, const alike::member& first, const sched::samples& sam
         if (more != nullptr) more->write(out, more->with);
         out << '\n';
     }
-    if (const stack::trace frames = trace_of(g, samples); frames.size != 0) {
+    if (const stack::trace frames = trace_of(g, captures); frames.size != 0) {
         to.stack(frames);
     } else if (state == goroutine_state::runnable && g.stack == nullptr) {
         out << "    not started\n";
@@ -131,9 +133,9 @@ struct counts {
 
 void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* filter) noexcept {
     allow_searches(1000);
-    const sched::samples samples;
+    const sched::stack_captures captures;
     const goroutine* self = sched::current_goroutine();
-    const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, alike::never}, samples); };
+    const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, alike::never}, captures); };
     const auto for_each_other = [&](auto f) {
         sched::for_each_descriptor([&](const goroutine& g) {
             if (&g != self && alive(g) && (filter == nullptr || filter->wanted(g, filter->with))) f(g);
@@ -144,7 +146,7 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
     for_each_other([&](const goroutine&) { ++others; });
     alike groups(others);
     if (!groups.usable()) return for_each_other(alone);
-    for_each_other([&](const goroutine& g) { groups.add(g, key_of(g, samples)); });
+    for_each_other([&](const goroutine& g) { groups.add(g, key_of(g, captures)); });
     allow_searches(1000);
     groups.sort();
     std::size_t written = 0, left = 0, left_goroutines = 0;
@@ -155,7 +157,7 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
             return;
         }
         ++written;
-        write_group(to, first, samples);
+        write_group(to, first, captures);
     });
     if (left != 0) {
         to.text() << "... and " << left << (left == 1 ? " paragraph" : " paragraphs") << " of " << left_goroutines
@@ -163,8 +165,9 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
     }
 }
 
-void write_one(page& to, const goroutine& g, const sched::samples& samples, const more_about_wait& more) noexcept {
-    write_group(to, {&g, nullptr, 1, alike::never}, samples, &more);
+void write_one(
+    page& to, const goroutine& g, const sched::stack_captures& captures, const more_about_wait& more) noexcept {
+    write_group(to, {&g, nullptr, 1, alike::never}, captures, &more);
 }
 
 void report_deadlock() noexcept {

@@ -6,7 +6,7 @@
 #include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/preempt/crash.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 #include "sync/mutex_holder.h"
 
 namespace dunlin::inline v0_1::observe {
@@ -85,7 +85,7 @@ void write_name_and_labels(platform::text_writer& out, const goroutine& g) noexc
     out << '}';
 }
 
-void write_group_as_json(page& to, const alike::member& first, const sched::samples& samples) noexcept {
+void write_group_as_json(page& to, const alike::member& first, const sched::stack_captures& captures) noexcept {
     platform::text_writer& out = to.text();
     const goroutine& g = *first.g;
     const goroutine_state state = g.state.load(std::memory_order_acquire);
@@ -110,7 +110,7 @@ void write_group_as_json(page& to, const alike::member& first, const sched::samp
         to.json_place_of_program({}, g.created_at.location());
     }
     key(out, "stack");
-    const stack::trace frames = trace_of(g, samples);
+    const stack::trace frames = trace_of(g, captures);
     to.json_stack(frames);
     if (frames.size == 0 && state == goroutine_state::running) {
         if (const void* pc = sched::asleep_at(g)) {
@@ -157,14 +157,14 @@ void write_json_string(platform::text_writer& out, std::string_view text) noexce
 
 void write_json(page& to, std::size_t at_most) noexcept {
     allow_searches(1000);
-    const sched::samples samples;
+    const sched::stack_captures captures;
     std::size_t all = 0;
     sched::for_each_descriptor([&](const goroutine& g) { all += alive(g); });
     alike groups(all);
     const bool whole = groups.usable();
     if (whole) {
         sched::for_each_descriptor([&](const goroutine& g) {
-            if (alive(g)) groups.add(g, key_of(g, samples));
+            if (alive(g)) groups.add(g, key_of(g, captures));
         });
         groups.sort();
     }
@@ -186,7 +186,7 @@ void write_json(page& to, std::size_t at_most) noexcept {
             return;
         }
         out << (written++ == 0 ? "\n" : ",\n");
-        write_group_as_json(to, first, samples);
+        write_group_as_json(to, first, captures);
     });
     out << "\n], \"groups_left_out\": " << left << ", \"goroutines_left_out\": " << left_goroutines << "}\n";
 }

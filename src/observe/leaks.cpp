@@ -20,9 +20,9 @@
 #include <dunlin/testing.hpp>
 
 #include "observe/collect.h"
+#include "observe/dump.h"
 #include "observe/lost.h"
 #include "observe/page.h"
-#include "observe/report.h"
 #include "park/join.h"
 #include "platform/clock.h"
 #include "sched/data/descriptors.h"

@@ -6,8 +6,8 @@
 #include <dunlin/go.hpp>
 
 #include "observe/collect.h"
+#include "observe/dump.h"
 #include "observe/page.h"
-#include "observe/report.h"
 #include "observe/wait_graph.h"
 #include "platform/check.h"
 #include "platform/clock.h"

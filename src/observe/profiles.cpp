@@ -14,7 +14,7 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/lifetime.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 
 namespace dunlin::inline v0_1::observe {
 
@@ -42,17 +42,17 @@ const char* doing(const goroutine& g) noexcept {
 
 // The world is stopped.
 void collect(std::vector<kept>& into) {
-    const sched::samples samples;
+    const sched::stack_captures captures;
     std::size_t all = 0;
     sched::for_each_descriptor([&](const goroutine& g) { all += alive(g); });
     alike groups(all);
     if (!groups.usable()) throw std::bad_alloc();
     sched::for_each_descriptor([&](const goroutine& g) {
-        if (alive(g)) groups.add(g, key_of(g, samples));
+        if (alive(g)) groups.add(g, key_of(g, captures));
     });
     groups.for_each_group([&](const alike::member& first) {
         const goroutine& g = *first.g;
-        kept k{trace_of(g, samples), doing(g), first.in_group, {}, {}};
+        kept k{trace_of(g, captures), doing(g), first.in_group, {}, {}};
         if (g.extra != nullptr) {
             k.name = g.extra->name;
             k.labels = g.extra->labels;

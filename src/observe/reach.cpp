@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "park/join.h"
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "platform/clock.h"
 #include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
@@ -102,7 +102,7 @@ void reach::add(const goroutine& g) noexcept {
     if (becomes_first && slot != 0) by_stack_.set(slot, n);
 }
 
-// Takes the locks of the lot. A thread that stands still may hold them, so this comes before the standstill.
+// Takes the locks of the parking lot. A thread that stands still may hold them, so this comes before the standstill.
 void reach::note_objects() noexcept {
     park::for_each_in_lot([&](const park::lot_node& node) noexcept {
         const goroutine* g = node.who->goroutine();
@@ -396,7 +396,7 @@ bool reach::object_reached(const void* object) const noexcept {
     return !heap_->in_heap(a) || heap_->reached(a);
 }
 
-// An object of the lot may be reached only after the waiter of another object has been.
+// An object of the parking lot may be reached only after the waiter of another object has been.
 void reach::follow_objects() noexcept {
     for (bool changed = true; changed && in_time();) {
         changed = false;

@@ -14,12 +14,13 @@
 //                        then go on
 //            A pointer into a block is enough. Memory below a stack pointer does not count.
 //            Three ways to a waiter have no address in memory, or one that leads nowhere, and are followed separately:
-//            the lot (the search asks for the object's address instead of the node's), joins (if the child goes on, so
-//            does its joiner) and children that run in place (they share one stack).
+//            the parking lot (the search asks for the object's address instead of the node's), joins (if the child goes
+//            on, so does its joiner) and children that run in place (they share one stack).
 // Exact      Nothing runs, registers are read, and words that only look like addresses err to one side. So a goroutine
 //            that is reported as lost is lost, unless a reference to it is kept where it cannot be read: encoded (a tag
-//            in its upper bits, compressed), in the kernel, or in a file. The queues of the lot are read before the
-//            threads stand still, under their locks; a search is believed when a second one agrees about the same wait.
+//            in its upper bits, compressed), in the kernel, or in a file. The queues of the parking lot are read before
+//            the threads stand still, under their locks; a search is believed when a second one agrees about the same
+//            wait.
 // Misses     Goroutines to which an old value on a stack or in a register, or memory that is not known as a heap, still
 //            refers.
 // Cost       One to two nanoseconds per eight bytes of memory in use. After three seconds the search ends without a
@@ -45,7 +46,7 @@ public:
         const sched::goroutine* g;
         std::uint64_t id;
         std::int64_t since_ns;
-        const void* object;             // what it waits for in the lot; null: nothing
+        const void* object;             // what it waits for in the parking lot; null: nothing
         std::uintptr_t sp;              // 0: it runs another goroutine in place, on the same stack
         std::uint32_t next_on_stack;    // the next goroutine on the same stack; the one on top comes first
         bool reached;

@@ -1,11 +1,15 @@
 // schedtrace.cpp - DUNLIN_DEBUG=schedtrace=N[,scheddetail=1]: a line every N milliseconds on stderr, in the form of
 // Go's GODEBUG of the same name; and dumpsignal=QUIT[,dumpformat=json]: a dump when the signal comes.
+#include "observe/schedtrace.h"
+
 #include <cerrno>
 #include <csignal>
 #include <string>
 
+#include "observe/circles.h"
+#include "observe/dump.h"
 #include "observe/lost.h"
-#include "observe/report.h"
+#include "observe/trace_file.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
 #include "sched/data/descriptors.h"
@@ -72,6 +76,34 @@ void write_states(platform::text_writer& out) noexcept {
     });
 }
 
+// One schedtrace line, and with `detail` one for each P, M and G.
+void write_trace(platform::text_writer& out, bool detail) noexcept {
+    sched::scheduler& s = the_scheduler;
+    const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
+    const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
+    const std::uint32_t idle_threads = s.idle_machine_count;
+    out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs
+        << " idleprocs=" << sched::idle_count(word)
+        << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads()
+        << " spinningthreads=" << sched::spinning_count(word) << " needspinning=0 idlethreads=" << idle_threads
+        << " runqueue=" << s.global_size();
+    if (detail)
+        out << " gcwaiting=" << (s.stopping.load(std::memory_order_relaxed) ? "true" : "false")
+            << " nmidlelocked=0 stopwait=0 sysmonwait=false\n";
+    else out << " [";
+    if (detail) {
+        write_processors(out);
+        write_machines(out);
+        write_states(out);
+        return;
+    }
+    for (std::uint32_t i = 0; i < procs; ++i) {
+        if (i > 0) out << ' ';
+        out << s.processor_at(i)->queue.size();
+    }
+    out << "]\n";
+}
+
 void print() {
     const std::uint32_t wanted = sched::take_reports();
     if (wanted & sched::report_trace) {
@@ -119,33 +151,6 @@ bool dump_at_signal(std::string_view name) noexcept {
 }  // namespace
 
 const char* page_setting() noexcept { return page_address[0] != 0 ? page_address : nullptr; }
-
-void write_trace(platform::text_writer& out, bool detail) noexcept {
-    sched::scheduler& s = the_scheduler;
-    const std::uint32_t word = s.idle_and_spinning.load(std::memory_order_relaxed);
-    const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
-    const std::uint32_t idle_threads = s.idle_machine_count;
-    out << "SCHED " << (platform::now_ns() - started_ns) / 1'000'000 << "ms: gomaxprocs=" << procs
-        << " idleprocs=" << sched::idle_count(word)
-        << " threads=" << s.machine_count.load(std::memory_order_relaxed) + sched::monitor_threads()
-        << " spinningthreads=" << sched::spinning_count(word) << " needspinning=0 idlethreads=" << idle_threads
-        << " runqueue=" << s.global_size();
-    if (detail)
-        out << " gcwaiting=" << (s.stopping.load(std::memory_order_relaxed) ? "true" : "false")
-            << " nmidlelocked=0 stopwait=0 sysmonwait=false\n";
-    else out << " [";
-    if (detail) {
-        write_processors(out);
-        write_machines(out);
-        write_states(out);
-        return;
-    }
-    for (std::uint32_t i = 0; i < procs; ++i) {
-        if (i > 0) out << ' ';
-        out << s.processor_at(i)->queue.size();
-    }
-    out << "]\n";
-}
 
 void read_debug_settings() {
     started_ns = platform::now_ns();

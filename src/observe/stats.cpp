@@ -8,7 +8,7 @@
 
 #include "observe/contention.h"
 #include "platform/clock.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 #include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
@@ -178,8 +178,8 @@ runtime_stats stats() {
     r.goroutines = sched::live_goroutines();
     r.global_queue = s.global_size();
     copy_hand_offs(r.hand_offs);
-    r.poll.descriptors = netpoll::descriptor::open_count();
-    r.poll.waiting = static_cast<std::size_t>(netpoll::descriptor::waiter_count());
+    r.poll.descriptors = netpoll::fd_record::open_count();
+    r.poll.waiting = static_cast<std::size_t>(netpoll::fd_record::waiter_count());
     r.poll.polls = s.polls.load(std::memory_order_relaxed);
     const stack::arena_stats stacks = stats_of_stacks();
     r.stacks_in_use = stacks.slots_in_use;

@@ -11,6 +11,8 @@
 //              who       number of a goroutine, its name: of goroutines that were named before the kept events
 // Death      The last events are written without memory from the heap, perhaps in a signal handler: what the writing
 //            thread has not written yet, or what the recorder has kept.
+#include "observe/trace_file.h"
+
 #include <dunlin/trace.hpp>
 
 #include <algorithm>
@@ -35,7 +37,6 @@
 
 #include "observe/contention.h"
 #include "observe/dump_json.h"
-#include "observe/report.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
 #include "platform/futex.h"

@@ -60,7 +60,7 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
         const std::uint32_t number = by_id_.find(g->id);
         if (number == none) return;
         at(number).object = n.address;
-        at(number).lot = n.kind;
+        at(number).object_kind = n.kind;
         at(number).limited = n.several;
     });
     std::sort(members_.begin(), members_.end(), by_group);
@@ -87,7 +87,7 @@ void wait_graph::add(const goroutine& g) noexcept {
 void wait_graph::link(node& n) noexcept {
     switch (n.g->reason.load(std::memory_order_relaxed)) {
     case wait_reason::mutex_lock:
-        if (n.object == nullptr || n.lot != park::lot_kind::mutex) return;
+        if (n.object == nullptr || n.object_kind != park::lot_kind::mutex) return;
         n.how = kind::mutex;
         n.to = by_id_.find(detail::mutex_holder::goroutine(n.object));
         return;
@@ -97,7 +97,7 @@ void wait_graph::link(node& n) noexcept {
         return;
     case wait_reason::wait_group_wait:
     case wait_reason::task_group_wait: {
-        if (n.object == nullptr || n.lot != park::lot_kind::group) return;
+        if (n.object == nullptr || n.object_kind != park::lot_kind::group) return;
         n.how = kind::group;
         const member wanted{n.object, 0};
         const auto [begin, end] = std::equal_range(members_.begin(), members_.end(), wanted, by_group);
@@ -107,8 +107,8 @@ void wait_graph::link(node& n) noexcept {
     }
     case wait_reason::task_join:
         n.how = kind::join;
-        // A joiner with a limit stands in the lot, at the address of the child's `join`. The child's task keeps that
-        // descriptor.
+        // A joiner with a limit stands in the parking lot, at the address of the child's `join`. The child's task keeps
+        // that descriptor.
         if (n.object != nullptr) n.to = by_id_.find(park::child_of(n.object)->id);
         return;
     default: return;

@@ -13,19 +13,19 @@
 //            graphs are made, one after the other. An edge that is in both, from a wait that began at the same moment,
 //            was there all the time between the two, since both its ends waited all the time. So a circle of such edges
 //            existed at one moment, and none of its goroutines can change it. In detail: a waiter that stands in the
-//            lot in both graphs stood there all the time, since it would have to run to come back; a holder that waits
-//            does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a hand-over
-//            takes the waiter off the lot first.
-// Cost       A look at each descriptor and at each waiter in the lot. The latter lie on stacks that nothing has touched
-//            for long, which costs up to 1 us each. It is done only when the monitor has seen a goroutine wait for long
-//            (sched/monitor/monitor.cpp), and twice only where the first graph has a circle.
+//            parking lot in both graphs stood there all the time, since it would have to run to come back; a holder
+//            that waits does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a
+//            hand-over takes the waiter off the parking lot first.
+// Cost       A look at each descriptor and at each waiter in the parking lot. The latter lie on stacks that nothing has
+//            touched for long, which costs up to 1 us each. It is done only when the monitor has seen a goroutine wait
+//            for long (sched/monitor/monitor.cpp), and twice only where the first graph has a circle.
 // Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp
 #pragma once
 
 #include <cstdint>
 
 #include "observe/mapped.h"
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::observe {
@@ -36,10 +36,10 @@ public:
     struct node {
         const sched::goroutine* g;
         std::int64_t since_ns;   // when it began to wait; meaningless while it runs another in place
-        const void* object;      // what it waits for in the lot; null: nothing
-        park::lot_kind lot;
+        const void* object;      // what it waits for in the parking lot; null: nothing
+        park::lot_kind object_kind;
         kind how;
-        bool limited;            // it stands in the lot with a deadline or a context
+        bool limited;            // it stands in the parking lot with a deadline or a context
         std::uint32_t to;        // the goroutine that it waits for, unless how is `group`; or none
         std::uint32_t members_begin, members_end;  // the members of the group that wait like it
         std::uint32_t next_edge, came_by;          // for_each_circle()

@@ -7,7 +7,7 @@
 // Data       bias_: the processor that may enter without the lock below it, or null
 //            sections (a processor's): the biased locks that its machine is in
 // Protocol   enter on P, bias_ == P                   enter otherwise
-//            B1  section = this                       R1  take the lock below (mortal_lock.h)
+//            B1  section = this                       R1  take the lock below (destroyable_lock.h)
 //            B2  light barrier                        R2  bias_ is another processor Q: bias_ = null
 //            B3  bias_ == P: in                       R3  heavy barrier (membarrier: every thread executes a fence)
 //            B4  else section = null, enter otherwise R4  wait while one of Q's sections is this one
@@ -39,7 +39,7 @@
 #include <cstdint>
 
 #include "platform/membarrier.h"
-#include "platform/mortal_lock.h"
+#include "platform/destroyable_lock.h"
 #include "sched/data/current.h"
 #include "sched/data/types.h"
 #include "sched/machines/machine.h"
@@ -108,7 +108,7 @@ private:
     static constexpr std::uint32_t born = ~std::uint32_t{0};
 
     platform::atomic<sched::processor*> bias_{nullptr};  // lock_ to write
-    platform::mortal_lock lock_;
+    platform::destroyable_lock lock_;
     sched::processor* last_ = nullptr;              // lock_: the processor that came last
     std::uint32_t on_end_ = 0;                      // lock_: how many times in a row
     std::uint32_t wanted_ = first_bias_after;       // lock_

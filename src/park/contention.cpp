@@ -3,7 +3,7 @@
 #include <bit>
 #include <cerrno>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "platform/clock.h"
 #include "sched/machines/trace.h"
 

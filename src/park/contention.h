@@ -7,9 +7,9 @@
 // Unlocks    Each unlock that takes the lock of the mutex's bucket is charged with the time that all in the queue have
 //            waited since the previous unlock, or since they queued. So the holder that keeps the mutex for long is
 //            charged, not the holder whose unlock wakes the longest waiter. The moment of the previous unlock stands in
-//            the bucket (lot.h); two busy mutexes in one bucket overwrite it for each other, and are then charged from
-//            the queueing on. If there are more than `looked_at` waiters, each of the others counts as the mean of the
-//            last one looked at and the last in the queue.
+//            the bucket (parking_lot.h); two busy mutexes in one bucket overwrite it for each other, and are then
+//            charged from the queueing on. If there are more than `looked_at` waiters, each of the others counts as the
+//            mean of the last one looked at and the last in the queue.
 // Source     Go 1.24 runtime/mprof.go (what is sampled), runtime/sema.go (what is charged to whom).
 // Tests      tests/runtime/contention_test.cpp, tests/tools/profile_test.py
 #pragma once

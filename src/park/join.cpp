@@ -5,8 +5,8 @@
 // The second of the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a
 // task handle is not shared.
 //
-// A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the lot
-// instead, and leaves a 2 here, for good.
+// A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the parking
+// lot instead, and leaves a 2 here, for good.
 //
 // A holder that lets the goroutine go exchanges 3 into it. The second of end and holder puts the descriptor back: the
 // end if it finds the 3, the holder if it finds the 1.
@@ -14,7 +14,7 @@
 // end starts the heir, which drops what the task would have dropped, outside the runtime.
 #include "park/join.h"
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "park/wait_queue.h"
 #include "park/waiter.h"
 #include "sched/machines/wake.h"
@@ -125,7 +125,7 @@ void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
         return;
     }
     lot_bucket& b = bucket_of(join_address(child));
-    // Pairs with announce() (lot.h, A2 and B2), after the exchange of `join` by the end.
+    // Pairs with announce() (parking_lot.h, A2 and B2), after the exchange of `join` by the end.
     // the joiner has given up, or will find the goroutine ended
     if (b.waiting.load(std::memory_order_seq_cst) == 0) return;
     b.lock.lock();

@@ -23,7 +23,8 @@ bool has_ended(const sched::goroutine* child) noexcept;
 template <class More>
 void run_group_in_place(const void* group, const std::source_location& where, More more) noexcept;
 
-// A joiner with a limit waits in the lot, at this address (sync/task_wait.cpp). False: the child has ended already.
+// A joiner with a limit waits in the parking lot, at this address (sync/task_wait.cpp). False: the child has ended
+// already.
 bool announce_join_in_lot(sched::goroutine* child) noexcept;
 inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
 inline const sched::goroutine* child_of(const void* join_address) noexcept {

@@ -11,7 +11,7 @@ namespace dunlin::inline v0_1::platform {
 
 inline constexpr std::int64_t no_deadline = 0;
 
-// Sleeps while `word` == `expected`. May return early (a signal, a stray wake): callers loop.
+// Sleeps while `word` == `expected`. May return early (a signal, a spurious wake): callers loop.
 void futex_wait(const platform::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
 
 // The same, until `deadline_ns` of the monotonic clock at the latest. Returns false when the deadline passed.

@@ -33,7 +33,7 @@ enum class lock_rank : std::uint8_t {
     channel,      // biased locks and pools: channels (select takes several, by address), heaps of timers; several
     descriptors,  // the list of descriptors' records
     descriptor,   // one descriptor: its waiters. The monitor, when it polls
-    lot,          // one bucket of the lot
+    parking_lot,  // one of its buckets
     scheduler,    // the scheduler lock. The monitor
     retake,       // one processor's ownership. The monitor
     store,        // descriptors of goroutines that no processor keeps

@@ -4,9 +4,9 @@
 // Asking     costs a load, and is done only where a plain thread enters, where a wait begins, and where something is
 //            started. Goroutines, and so all fast paths, never ask: a copy that must not work has no goroutines.
 // Copies     A static library that is linked into both the executable and a plug-in is there twice, each copy with its
-//            own scheduler, lot and idea of "this machine". An object of one copy that is used by the other means a
-//            crash or a lost wake-up. So a process has one copy that works, and a second one ends the process with a
-//            line that names both.
+//            own scheduler, parking lot and idea of "this machine". An object of one copy that is used by the other
+//            means a crash or a lost wake-up. So a process has one copy that works, and a second one ends the process
+//            with a line that names both.
 // Reached    A copy does no harm if its module's calls are bound to another copy's functions: that of a plug-in beside
 //            an executable that exports its own (-rdynamic), or beside the shared library. The linker decides which it
 //            is: a call of the exported symbol with the version, dunlin_copy_v0_1, reaches this copy or another.

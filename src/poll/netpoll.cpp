@@ -9,7 +9,7 @@
 
 #include "park/wait_queue.h"
 #include "platform/lock.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 #include "poll/epoll.h"
 #include "poll/simulated.h"
 #include "sched/preempt/lifetime.h"
@@ -65,7 +65,7 @@ void unwatch(int fd) noexcept {
     the_backend.load(std::memory_order_acquire)->remove(fd);
 }
 
-bool poller::anybody_waits() const noexcept { return descriptor::anybody_waits(); }
+bool poller::anybody_waits() const noexcept { return fd_record::anybody_waits(); }
 
 unsigned poller::poll() noexcept {
     backend* b = the_backend.load(std::memory_order_acquire);
@@ -89,10 +89,10 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
     park::wait_node** end = &woken;
     // Each event needs three objects, each of which is found through the one before; with many descriptors none is in
     // the cache. So they are prefetched early.
-    for (unsigned i = 0; i < found.count; ++i) descriptor::of_tag(found.events[i].tag)->prefetch();
+    for (unsigned i = 0; i < found.count; ++i) fd_record::of_tag(found.events[i].tag)->prefetch();
     for (unsigned i = 0; i < found.count; ++i) {
-        if (i + waiters_ahead < found.count) descriptor::of_tag(found.events[i + waiters_ahead].tag)->prefetch_waiter();
-        descriptor::of_tag(found.events[i].tag)->edge(found.events[i], end);
+        if (i + waiters_ahead < found.count) fd_record::of_tag(found.events[i + waiters_ahead].tag)->prefetch_waiter();
+        fd_record::of_tag(found.events[i].tag)->edge(found.events[i], end);
     }
     *end = nullptr;
     for (const park::wait_node* n = woken; n != nullptr; n = n->next) {
@@ -122,10 +122,10 @@ void poller::interrupt() noexcept {
 
 void poller::forget_all() noexcept {
     timers_.forget_all();
-    descriptor::forget_frozen();
+    fd_record::forget_frozen();
     if (auto* forget = also_forget.load(std::memory_order_relaxed)) forget();
 }
 
-void poller::forget_lost() noexcept { descriptor::forget_frozen(); }
+void poller::forget_lost() noexcept { fd_record::forget_frozen(); }
 
 }  // namespace dunlin::netpoll

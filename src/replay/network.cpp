@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "poll/backend.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 #include "replay/simulation.h"
 #include "sched/machines/handshake.h"
 
@@ -560,7 +560,7 @@ void network::switch_off(host_number h) {
     }
     for (const int fd : all) drop(fd);
     const park::runtime_section inside;
-    for (const std::uint64_t tag : tags) netpoll::descriptor::of_tag(tag)->close_under_owner();
+    for (const std::uint64_t tag : tags) netpoll::fd_record::of_tag(tag)->close_under_owner();
 }
 
 }  // namespace dunlin::replay

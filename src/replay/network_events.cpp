@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "poll/backend.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 #include "replay/network.h"
 #include "replay/simulation.h"
 
@@ -254,7 +254,7 @@ void network::deliver_due(std::int64_t now_ns) noexcept {
 std::int64_t network::waiters() const noexcept {
     std::int64_t count = 0;
     for (const auto& [fd, s] : world_->sockets) {
-        if (s.tag != 0) count += netpoll::descriptor::waiters_of(s.tag);
+        if (s.tag != 0) count += netpoll::fd_record::waiters_of(s.tag);
     }
     return count;
 }

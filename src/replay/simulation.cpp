@@ -9,12 +9,12 @@
 #include <new>
 #include <utility>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "park/waiter.h"
 #include "platform/clock.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 #include "poll/netpoll.h"
 #include "sched/data/descriptors.h"
 #include "sched/data/event_source.h"
@@ -63,7 +63,7 @@ int clock_of_simulation(clockid_t id, timespec* t) noexcept {
     return 0;
 }
 
-// Makes unlocks, and whatever else wakes waiters of the lot, take their slow paths (steering.h).
+// Makes unlocks, and whatever else wakes waiters of the parking lot, take their slow paths (steering.h).
 void watch_lot(bool yes) noexcept {
     const park::runtime_section inside;
     for (park::lot_bucket& b : park::the_lot) {
@@ -347,7 +347,7 @@ void simulation::tell(const goroutine* who, leaving how, const goroutine* next, 
 bool simulation::wait_for_time() noexcept {
     const bool all_ended = sched::live_goroutines() <= 1 + off_;  // 1: the driver
     if (root_ended_ && all_ended) return false;
-    if (the_scheduler.events->anybody_waits() && netpoll::descriptor::waiter_count() > network_.waiters()) {
+    if (the_scheduler.events->anybody_waits() && netpoll::fd_record::waiter_count() > network_.waiters()) {
         fail(failure_kind::outside_wait,
             "waits for a descriptor: sockets, pipes and files are the kernel's, which has no seed");
         return false;

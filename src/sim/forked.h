@@ -1,8 +1,8 @@
 // forked.h - executions of whole programs, each a child of one process that has prepared everything.
 //
 // Problem    The scheduler is constant-initialised, never destroyed, and made once for a process: so are the stacks,
-//            the lot, the descriptors, the allocator below them. Nothing could be trusted to put all that back as it
-//            was.
+//            the parking lot, the descriptors, the allocator below them. Nothing could be trusted to put all that back
+//            as it was.
 // So         A process of its own prepares the program, on virtual threads, up to prepared(). It has one kernel thread,
 //            so a forked child has everything, virtual threads included. The child goes on from there, reports how that
 //            ended, and exits. The kernel copies what the child changes: 0.1 to 0.3 ms for each child. The fork is a

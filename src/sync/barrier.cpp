@@ -1,10 +1,11 @@
 // barrier.cpp - a number of goroutines or threads wait for each other, again and again.
 //
-// Data       word_ = phase | arrivals missing. Waiters are in the lot, each with the phase whose end it waits for.
+// Data       word_ = phase | arrivals missing. Waiters are in the parking lot, each with the phase whose end it waits
+//            for.
 // Protocol   arrive: missing -= n (CAS). The arrival that makes it zero runs the completion function, while no other
 //            can arrive, and then, under the bucket's lock, stores the next phase and its count in one word (seq_cst),
-//            takes the waiters whose phase is over off the lot, unlocks and wakes them. The store is the last access to
-//            the object, unless a waiter is linked, which keeps the object alive as long as the lock is held.
+//            takes the waiters whose phase is over off the parking lot, unlocks and wakes them. The store is the last
+//            access to the object, unless a waiter is linked, which keeps the object alive as long as the lock is held.
 //            arrive_and_drop: the CAS and the smaller count for the next phase are one step for complete(), because
 //            both are done under that lock: an arrival that is refused has dropped nothing.
 // Tests      tests/sync/latch_barrier_test.cpp

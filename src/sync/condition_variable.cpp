@@ -1,6 +1,7 @@
 // condition_variable.cpp - wait until a notifier says that something has changed.
 //
-// Data       The object has no state: everything is in the lot, in the queue of its address. A node has a state:
+// Data       The object has no state: everything is in the parking lot, in the queue of its address. A node has a
+//            state:
 //            0 queued, its waiter is still giving its lock back    1 parked    2 notified
 // Protocol   wait                                            notify, under the bucket's lock
 //            W1  queue the node                              N1  take the first node off

@@ -1,6 +1,7 @@
 // group_counter.cpp - the counter of wait_group and task_group.
 //
-// Data       word_ = references:31 | there are waiters:1 | pending:32. Waiters are in the lot (park/lot.h).
+// Data       word_ = references:31 | there are waiters:1 | pending:32. Waiters are in the parking lot
+//            (park/parking_lot.h).
 // Protocol   done                                             wait
 //            unless it is the last and there are waiters:     1  run members that have not begun, here
 //              one RMW on the word                            2  pending == 0: return

@@ -1,4 +1,4 @@
-// lot_wait.h - the last step of every wait in the lot, with or without a limit.
+// lot_wait.h - the last step of every wait in the parking lot, with or without a limit.
 #pragma once
 
 #include <new>
@@ -6,7 +6,7 @@
 #include <dunlin/detail/wait.hpp>
 
 #include "chan/limited_wait.h"
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "park/wait_queue.h"
 
 namespace dunlin::inline v0_1::detail {

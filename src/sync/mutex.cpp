@@ -3,7 +3,7 @@
 // Problem    An uncontended lock and unlock should cost one locked instruction, not two; and after the store that frees
 //            it, unlock() must not touch the mutex, which may be gone. Drepper's state "locked, with sleepers" in the
 //            same word needs an exchange in unlock(); a second word beside it needs a look at the object afterwards. So
-//            what unlock() looks at stands in the lot: bucket.watched, shared by all mutexes of a bucket.
+//            what unlock() looks at stands in the parking lot: bucket.watched, shared by all mutexes of a bucket.
 // Data       word_    locked | woken: a waiter was taken off the queue and told to try; until it has, no other
 //                     need be woken
 //            watched  1: each unlock of a mutex of this bucket takes the bucket's lock. Sticky: cleared after

@@ -1,9 +1,10 @@
 // once.cpp - something that happens once and can be waited for.
 //
-// Protocol   begin: CAS 0 -> 1. set: 2 (seq_cst), then the look into the lot (park/lot.h, A1 to A3); wait: B1 to B4.
-//            The waker looks at the object again only if there is a waiter at its address for an object of this kind:
+// Protocol   begin: CAS 0 -> 1. set: 2 (seq_cst), then the look into the parking lot (park/parking_lot.h, A1 to A3);
+//            wait: B1 to B4. The waker looks at the object again only if there is a waiter at its address for an object
+//            of this kind:
 //            by then that may be another object, which has not happened yet.
-// Source     Go 1.24 sync/once.go. Differs: waiters are in the lot, and wait for no mutex.
+// Source     Go 1.24 sync/once.go. Differs: waiters are in the parking lot, and wait for no mutex.
 // Tests      tests/sync/once_future_pool_test.cpp
 #include <dunlin/detail/one_shot.hpp>
 

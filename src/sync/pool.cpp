@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "park/waiter.h"
-#include "platform/mortal_lock.h"
+#include "platform/destroyable_lock.h"
 
 namespace dunlin::inline v0_1::detail {
 
@@ -28,7 +28,7 @@ struct pool_core::box {
 };
 
 struct alignas(platform::false_sharing_range) pool_core::shelf {
-    platform::mortal_lock lock;         // the thread that got the last object may destroy the pool
+    platform::destroyable_lock lock;         // the thread that got the last object may destroy the pool
     platform::atomic<std::size_t> count{0};  // lock to write; a thread that looks for an object may read it
     box* fresh = nullptr;               // lock
     box* old = nullptr;                 // lock

@@ -1,6 +1,6 @@
 // semaphore.cpp - a number of permits that are taken and given back.
 //
-// Data       permits_: how many can be had now. Waiters are in the lot.
+// Data       permits_: how many can be had now. Waiters are in the parking lot.
 // Protocol   release                                          acquire
 //            R1  there are waiters in the bucket: lock it,    A1  CAS permits n -> n - 1, n > 0: have it
 //                give permits straight to the first ones;     A2  lock the bucket, announce()
@@ -10,8 +10,8 @@
 //            R3  no waiters in the bucket: done
 //            R4  lock it; while a waiter queues here for a semaphore, the object is alive: A1 for the waiter, take it
 //                off; unlock, wake
-// Proof      R2, R3, A2 and A3 are those of park/lot.h. R1 is for the order: with a queue, permits never become visible
-//            to callers that did not queue.
+// Proof      R2, R3, A2 and A3 are those of park/parking_lot.h. R1 is for the order: with a queue, permits never become
+//            visible to callers that did not queue.
 // Lifetime   The raise in R1 and R2 is the last access to the object by a release that has not found a waiter.
 // Tests      tests/sync/semaphore_test.cpp
 #include <dunlin/semaphore.hpp>

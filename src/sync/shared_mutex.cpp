@@ -1,7 +1,7 @@
 // shared_mutex.cpp - many readers or one writer.
 //
-// Data       word_ = a writer has it | there are waiters | readers. Readers and writers wait in one queue of the lot,
-//            in the order in which they came.
+// Data       word_ = a writer has it | there are waiters | readers. Readers and writers wait in one queue of the
+//            parking lot, in the order in which they came.
 // Invariant  The bit "waits" is set exactly while the queue has a node; both change under the bucket's lock only.
 // Protocol   A caller that can take the mutex with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS
 //            again, which takes the mutex or sets the bit; queue. An unlock that leaves it free with the bit set locks

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "net/dial.h"
 #include "net/pairs.h"
-#include "net/socket.h"
 #include "support/heap_verifier.h"
 #include "support/runtime_test.h"
 
@@ -405,7 +405,7 @@ TEST_P(GoNetTimeout, TestDialContextCancelRace) {
             std::error_code ec;
             while (!ec) l.accept(ec);
         });
-        const std::size_t open_before = dunlin::netpoll::descriptor::open_count();
+        const std::size_t open_before = dunlin::netpoll::fd_record::open_count();
         std::minstd_rand random(1);
         for (int i = 0; i < support::rounds(1000); ++i) {
             auto ctx = dunlin::with_cancel(dunlin::context::background());
@@ -424,7 +424,7 @@ TEST_P(GoNetTimeout, TestDialContextCancelRace) {
             }
             wg.wait();
         }
-        support::eventually([&] { return dunlin::netpoll::descriptor::open_count() == open_before; });
+        support::eventually([&] { return dunlin::netpoll::fd_record::open_count() == open_before; });
         l.close();
         acceptor.wait();
     });
@@ -445,14 +445,14 @@ TEST_P(GoNetTimeout, TestDialContextCancelAtTheMomentOfSuccess) {
     run([] {
         for (const char* network : {"tcp", "unix"}) {
             net::listener l = net::listen(network, support::any_address(network));
-            const std::size_t open_before = dunlin::netpoll::descriptor::open_count();
+            const std::size_t open_before = dunlin::netpoll::fd_record::open_count();
             for (int i = 0; i < 10; ++i) {
                 const auto ctx = dunlin::with_cancel(dunlin::context::background());
                 to_cancel = &ctx;
                 std::error_code ec;
                 EXPECT_FALSE(net::dial(network, l.local_address(), ctx, ec).is_open());
                 EXPECT_EQ(ec, std::error_code(dunlin::errc::cancelled));
-                EXPECT_EQ(dunlin::netpoll::descriptor::open_count(), open_before) << "no descriptor is left";
+                EXPECT_EQ(dunlin::netpoll::fd_record::open_count(), open_before) << "no descriptor is left";
                 char c;
                 EXPECT_EQ(l.accept().read_some(&c, 1), 0u) << "nor a connection";
             }

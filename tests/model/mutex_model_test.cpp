@@ -1,6 +1,6 @@
-// mutex_model_test.cpp - the mutex of sync/mutex.cpp, whose unlock is a plain store and whose queue is in the lot, in
-// every interleaving. Spinning (L2) is left out: it is time that passes before L3. Whether a waiter is starving, which
-// is first in the queue, and whether `watched` is cleared when no waiter is found: each way is taken.
+// mutex_model_test.cpp - the mutex of sync/mutex.cpp, whose unlock is a plain store and whose queue is in the parking
+// lot, in every interleaving. Spinning (L2) is left out: it is time that passes before L3. Whether a waiter is
+// starving, which is first in the queue, and whether `watched` is cleared when no waiter is found: each way is taken.
 #include <bit>
 
 #include "model/explorer.h"

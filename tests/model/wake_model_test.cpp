@@ -24,7 +24,7 @@ struct config {
     unsigned procs = 1;       // for the machines
     memory mem = memory::tso;
     bool symmetric = false;   // no membarrier: S2 is a fence, R2 one in the retiring thread only
-    bool owes = false;        // the goroutines leave their wakes to the monitor, if it is attentive
+    bool defers = false;        // the goroutines leave their wakes to the monitor, if it is attentive
     bool attentive = false;   // and it is, in the beginning
     unsigned rounds_of_attention = 10;
     bool rescan_before_retiring = false;
@@ -53,7 +53,7 @@ public:
         idle_list_ = model.make("idle processors", 0);
         sleepers_ = model.make("sleeping machines");
         attentive_ = model.make("monitor_attentive", c.attentive);
-        owed_ = model.make("wakes_owed");
+        deferred_ = model.make("wakes_deferred");
         retirers_ = model.make("retirers");
         for (unsigned i = 0; i < c.goroutines; ++i) run_next_.push_back(model.make("run_next" + std::to_string(i)));
         for (unsigned i = 0; i < c.goroutines; ++i) outside_.push_back(model.make("outside" + std::to_string(i)));
@@ -63,13 +63,13 @@ public:
         for (unsigned i = 0; i < c.goroutines; ++i) add("goroutine " + std::to_string(i), goroutine(i));
         for (unsigned i = 0; i < c.threads; ++i) add("thread " + std::to_string(i), plain_thread());
         for (unsigned i = 0; i < c.machines; ++i) add("machine " + std::to_string(i), machine(i));
-        if (c.owes) add("monitor", monitor());
+        if (c.defers) add("monitor", monitor());
         model.at_rest([this](const view& v) { return wrong_at_rest(v); });
     }
 
 private:
     const config c_;
-    cell word_, lock_, global_, global_size_, idle_list_, sleepers_, attentive_, owed_, retirers_;
+    cell word_, lock_, global_, global_size_, idle_list_, sleepers_, attentive_, deferred_, retirers_;
     std::vector<cell> run_next_, outside_, queue_, handed_;
 
 public:
@@ -179,7 +179,7 @@ private:
     program goroutine(unsigned i) {
         const step publish = {
             "S1", "run_next = g (plain store)", [this, i](turn& t) { t.store_release(run_next_[i], 1); }};
-        const step ask = {"", "is a wake-up needed?", [this](turn& t) { t.call(c_.owes ? "O1" : "S3"); }};
+        const step ask = {"", "is a wake-up needed?", [this](turn& t) { t.call(c_.defers ? "O1" : "S3"); }};
         program p;
         if (c_.symmetric) {
             p += {publish, {"S2", "full fence", [](turn& t) { t.fence(); }}, ask};
@@ -192,13 +192,13 @@ private:
             t.guarded(outside_[i]) = 1;
             t.end();
         }}};
-        if (c_.owes) p += owe_steps();
+        if (c_.defers) p += defer_steps();
         p += wake_steps();
         return p;
     }
 
     // wake_for_run_next() and owe_wake().
-    program owe_steps() {
+    program defer_steps() {
         return {
             {"O1", "read the word", [this](turn& t) {
                 const value w = t.load(word_);
@@ -207,14 +207,14 @@ private:
             {"O2", "is the monitor attentive?", [this](turn& t) {
                 if (t.load(attentive_) != 0) t.go("O4");
             }},
-            {"O3", "no: wakes_owed = true, wake one", [this](turn& t) {
-                t.store(owed_, 1);
+            {"O3", "no: wakes_deferred = true, wake one", [this](turn& t) {
+                t.store(deferred_, 1);
                 t.go("W1");
             }},
             {"O4", "yes: does it know?", [this](turn& t) {
-                if (t.load(owed_) != 0) t.back();
+                if (t.load(deferred_) != 0) t.back();
             }},
-            {"O5", "no: wakes_owed = true", [this](turn& t) { t.store(owed_, 1); }},
+            {"O5", "no: wakes_deferred = true", [this](turn& t) { t.store(deferred_, 1); }},
             {"", "done", [](turn& t) { t.back(); }},
         };
     }
@@ -222,26 +222,27 @@ private:
     // Its rounds are a millisecond apart: every store has become visible meanwhile. Rounds in which it would do nothing
     // are left out.
     program monitor() {
-        enum { without_owing, seen };  // and its locals for waking: taken, woken
+        enum { without_deferring, seen };  // and its locals for waking: taken, woken
         program p = {
             {"", "begins",
                 [this](turn& t) {
-                    t.local(without_owing) = static_cast<value>(c_.attentive ? 0 : c_.rounds_of_attention);
+                    t.local(without_deferring) = static_cast<value>(c_.attentive ? 0 : c_.rounds_of_attention);
                 }},
             {"M0", "a millisecond later",
                 [this](turn& t) {
-                    if (t.local(without_owing) >= c_.rounds_of_attention && t.guarded(owed_) == 0) return t.block();
+                    const bool attentive = t.local(without_deferring) < c_.rounds_of_attention;
+                    if (!attentive && t.guarded(deferred_) == 0) return t.block();
                     t.heavy_barrier();
                 }},
-            {"M1", "wakes_owed = false",
+            {"M1", "wakes_deferred = false",
                 [this](turn& t) {
-                    const bool owed = t.exchange(owed_, 0) != 0;
-                    t.local(without_owing) =
-                        static_cast<value>(owed ? 0 : std::min(t.local(without_owing) + 1u, c_.rounds_of_attention));
+                    const bool deferred = t.exchange(deferred_, 0) != 0;
+                    const auto rounds = std::min(t.local(without_deferring) + 1u, c_.rounds_of_attention);
+                    t.local(without_deferring) = static_cast<value>(deferred ? 0 : rounds);
                 }},
             {"M2", "attentive?",
                 [this](turn& t) {
-                    const bool attentive = t.local(without_owing) < c_.rounds_of_attention;
+                    const bool attentive = t.local(without_deferring) < c_.rounds_of_attention;
                     t.store(attentive_, attentive);
                     if (!attentive) t.go("M0");
                 }},
@@ -506,21 +507,25 @@ TEST(WakeModel, AThirdMachineMayBeWokenWhileTwoAreOnTheirWayToSleep) {
 // Three rounds of attention instead of ten, for fewer states.
 TEST(WakeModel, AWakeThatIsOwedIsPaidByTheMonitor) {
     if (support::sanitized) GTEST_SKIP() << "as above";
-    EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 2, .owes = true, .attentive = false, .rounds_of_attention = 3}));
-    EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 1, .owes = true, .attentive = true, .rounds_of_attention = 3}));
-    EXPECT_TRUE(keeps_w1(
-        {.goroutines = 1, .procs = 1, .mem = memory::weak, .owes = true, .attentive = true, .rounds_of_attention = 3}));
+    EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 2, .defers = true, .attentive = false, .rounds_of_attention = 3}));
+    EXPECT_TRUE(keeps_w1({.goroutines = 1, .procs = 1, .defers = true, .attentive = true, .rounds_of_attention = 3}));
+    EXPECT_TRUE(keeps_w1({.goroutines = 1,
+        .procs = 1,
+        .mem = memory::weak,
+        .defers = true,
+        .attentive = true,
+        .rounds_of_attention = 3}));
 }
 
 // It sees in one round what is in run_next and in the next that it has not moved.
 TEST(WakeModel, AMonitorThatLooksOnceAfterAnOwedWakeDoesNotPay) {
-    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 1}));
+    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .defers = true, .attentive = true, .rounds_of_attention = 1}));
 }
 
 // Its attention may have ended since the submitter asked.
 TEST(WakeModel, AnOwedWakeOfWhichTheMonitorIsNotToldIsNotPaid) {
     EXPECT_TRUE(loses_a_wake_up(
-        {.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 3, .without = {"O5"}}));
+        {.goroutines = 1, .defers = true, .attentive = true, .rounds_of_attention = 3, .without = {"O5"}}));
 }
 
 // A submitter that reads the word before its store is visible sees no idle processor, while the machine that retires
@@ -574,9 +579,9 @@ TEST(WakeModel, ASearcherThatFindsWorkAndWakesNobodyLeavesTheSecondSubmissionAlo
 // A model in which a step never happens says nothing about that step.
 TEST(WakeModel, EveryStepHappens) {
     if (support::sanitized) GTEST_SKIP() << "as above";
-    const wake_model owing({.goroutines = 1, .owes = true, .attentive = true, .rounds_of_attention = 3});
-    const wake_model at_once({.goroutines = 1, .owes = true, .rounds_of_attention = 3});
-    EXPECT_EQ(never_made(owing.model, at_once.model, wake_model({.threads = 2}).model,
+    const wake_model deferring({.goroutines = 1, .defers = true, .attentive = true, .rounds_of_attention = 3});
+    const wake_model at_once({.goroutines = 1, .defers = true, .rounds_of_attention = 3});
+    EXPECT_EQ(never_made(deferring.model, at_once.model, wake_model({.threads = 2}).model,
                   wake_model({.threads = 1, .procs = 2}).model),
         std::set<std::string>());
 }

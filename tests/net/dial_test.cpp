@@ -104,12 +104,12 @@ protected:
 
     void SetUp() override {
         support::each_p::SetUp();
-        open_before_ = dunlin::netpoll::descriptor::open_count();
+        open_before_ = dunlin::netpoll::fd_record::open_count();
     }
     void TearDown() override {
         support::each_p::TearDown();
         EXPECT_EQ(support::waiters(), 0);
-        EXPECT_EQ(dunlin::netpoll::descriptor::open_count(), open_before_);
+        EXPECT_EQ(dunlin::netpoll::fd_record::open_count(), open_before_);
     }
 
 private:

@@ -15,7 +15,7 @@
 #include <dunlin/net.hpp>
 #include <gtest/gtest.h>
 
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 
 namespace support {
 
@@ -79,7 +79,7 @@ inline bool has_ipv6() {
     return net::listen("tcp6", "[::1]:0", ec).is_open();
 }
 
-inline std::int64_t waiters() { return dunlin::netpoll::descriptor::waiter_count(); }
+inline std::int64_t waiters() { return dunlin::netpoll::fd_record::waiter_count(); }
 
 // Writes to an end of a stream_pair() until it takes no more. How much.
 inline std::size_t fill(net::stream& s) {

@@ -27,7 +27,7 @@ protected:
 
     lock_of<lock_rank::registry> registry_, another_registry_;
     lock_of<lock_rank::channel> channel_, another_channel_;
-    lock_of<lock_rank::lot> lot_;
+    lock_of<lock_rank::parking_lot> lot_;
     lock_of<lock_rank::scheduler> scheduler_, another_scheduler_;
     lock_of<lock_rank::retake> retake_;
     lock_of<lock_rank::leaf> leaf_;

@@ -1,5 +1,5 @@
 #include "platform/lock.h"
-#include "platform/mortal_lock.h"
+#include "platform/destroyable_lock.h"
 
 #include <sched.h>
 
@@ -16,7 +16,7 @@
 namespace {
 
 using dunlin::platform::futex_lock;
-using dunlin::platform::mortal_lock;
+using dunlin::platform::destroyable_lock;
 
 void in_threads(int count, const auto& body) {
     std::vector<std::jthread> threads;
@@ -34,7 +34,7 @@ std::chrono::microseconds cpu_time_of_this_thread() {
 
 template <class T>
 class AnyLock : public testing::Test {};
-using locks = testing::Types<futex_lock, mortal_lock>;
+using locks = testing::Types<futex_lock, destroyable_lock>;
 TYPED_TEST_SUITE(AnyLock, locks);
 
 TEST(Lock, IsEightBytesAndConstantInitialised) {
@@ -119,7 +119,7 @@ TYPED_TEST(AnyLock, WaitingLeavesErrnoAlone) {
 // The value says that the other is through; what it stood in goes at once.
 TEST(MortalLock, MayBeDestroyedByWhoeverHasJustHadIt) {
     struct guarded {
-        mortal_lock lock;
+        destroyable_lock lock;
         bool ready = false;
     };
     std::atomic<guarded*> handed{nullptr};

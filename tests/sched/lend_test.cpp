@@ -1,5 +1,5 @@
 // A processor that a goroutine computes on is lent to those that a descriptor makes ready, and comes back to it without
-// a signal (sched/monitor/hand_off.cpp, Lending).
+// a signal (sched/monitor/retake.cpp, Lending).
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cstdint>

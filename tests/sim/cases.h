@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "sim/explore.h"
 
 namespace dunlin::inline v0_1::sim_cases {
@@ -30,9 +30,9 @@ std::vector<sim::options> exhaustively(unsigned tso_detours = every, unsigned cx
 std::vector<sim::options> at_random(std::size_t executions);
 std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim::options> b);
 
-// An object whose waiters queue in the lot: with its bucket as at the start of a program.
+// An object whose waiters queue in the parking lot: with its bucket as at the start of a program.
 template <class T, class... Args>
-T& make_in_lot(sim::scenario& s, std::string name, Args&&... args) {
+T& make_in_parking_lot(sim::scenario& s, std::string name, Args&&... args) {
     T& object = s.make<T>(std::move(name), std::forward<Args>(args)...);
     park::lot_bucket& b = park::bucket_of(&object);
     std::construct_at(&b);

@@ -1,5 +1,5 @@
-// Processors that change hands: blocking calls, announced and not, goroutines that compute (sched/monitor/hand_off.cpp,
-// lost_processor.cpp, blocking.cpp), and the number of processors.
+// Processors that change hands: blocking calls, announced and not, goroutines that compute (sched/monitor/retake.cpp,
+// reenter.cpp, blocking.cpp), and the number of processors.
 #include "platform/clock.h"
 #include "sim/whole.h"
 

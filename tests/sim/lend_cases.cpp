@@ -1,5 +1,5 @@
 // A goroutine that computes lends its processor to those whose timers come due, and has it back as soon as they have
-// nothing more to do (sched/monitor/hand_off.cpp, Lending; return_to_lender() in sched/work/find_work.cpp).
+// nothing more to do (sched/monitor/retake.cpp, Lending; return_to_lender() in sched/work/find_work.cpp).
 #include "platform/clock.h"
 #include "sched/data/current.h"
 #include "sched/data/types.h"
@@ -38,7 +38,7 @@ const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 
         if (woken_at == 0 || platform::now_ns() < woken_at + at_once) continue;
         sim::require(has_it, "what was lent is not given back");
         sim::require(in_memory(mine->owner) == me, "what is given back is kept as well");
-        sim::require(!in_memory(me->stray), "a thread that has its processor back is counted as one without");
+        sim::require(!in_memory(me->detached), "a thread that has its processor back is counted as one without");
     }
     sim::require(times_lent() != lent_before, "nothing was lent");
     sim::require(woken_at != 0, "a sleeper waits for a processor that is of no use where it is");

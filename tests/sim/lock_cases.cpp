@@ -1,6 +1,6 @@
 // The locks of platform/.
 #include "platform/lock.h"
-#include "platform/mortal_lock.h"
+#include "platform/destroyable_lock.h"
 #include "sim/cases.h"
 
 namespace {
@@ -28,7 +28,7 @@ sim::case_function takers(int threads, int times) {
 
 const add lock_two{"lock/two_threads", exhaustively(3, 2), takers<platform::futex_lock>(2, 1)};
 const add lock_four{"lock/four_threads", at_random(5'000), takers<platform::futex_lock>(4, 3)};
-const add mortal_two{"lock/mortal_two_threads", exhaustively(2, 2), takers<platform::mortal_lock>(2, 1)};
-const add mortal_four{"lock/mortal_four_threads", at_random(5'000), takers<platform::mortal_lock>(4, 3)};
+const add destroyable_two{"lock/destroyable_two_threads", exhaustively(2, 2), takers<platform::destroyable_lock>(2, 1)};
+const add destroyable_four{"lock/destroyable_four_threads", at_random(5'000), takers<platform::destroyable_lock>(4, 3)};
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Processors that are taken from their threads, at the moments when only one step keeps what was there from being lost
-// (sched/monitor/hand_off.cpp, sched/goroutines/lost_processor.cpp).
+// (sched/monitor/retake.cpp, sched/goroutines/reenter.cpp).
 #include "platform/clock.h"
 #include "sched/data/current.h"
 #include "sched/data/types.h"

@@ -167,7 +167,7 @@ const add two_for_one{"wake/two_as_one_retires", punctually(400), whole({.max_pr
 }})};
 
 // A waker finds that the processor is gone, just before that is given back by a thread that cannot search itself, as
-// the monitor does it (hand_on() in sched/monitor/hand_off.cpp), and that relies on the waker if it counts as
+// the monitor does it (hand_on() in sched/monitor/retake.cpp), and that relies on the waker if it counts as
 // searching.
 const add none_left{"wake/none_is_left", drawn(800), [](sim::scenario& s) {
     auto& t = s.make<tally>("tally");

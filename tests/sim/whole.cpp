@@ -19,10 +19,10 @@ using sched::the_scheduler;
 // The monitor knows of each goroutine that computes without a processor, and of no other.
 std::string whose_processor_is_lost() {
     for (const sched::machine* m = the_scheduler.machines.load(); m != nullptr; m = m->all_next) {
-        const bool has_one = m->p.load() != nullptr, is_stray = m->stray.load();
-        if (is_stray && has_one) return "a thread is counted as one without a processor, and has one";
+        const bool has_one = m->p.load() != nullptr, is_detached = m->detached.load();
+        if (is_detached && has_one) return "a thread is counted as one without a processor, and has one";
         const sched::goroutine* g = m->current.load();
-        if (g == nullptr || has_one || is_stray || m->condemned) continue;
+        if (g == nullptr || has_one || is_detached || m->condemned) continue;
         if (g->state.load() != sched::goroutine_state::running) continue;
         if (g->reason.load() == sched::wait_reason::blocking_call) continue;
         return "a goroutine computes without a processor, and the monitor does not know";
@@ -43,11 +43,11 @@ std::string who_is_forgotten() {
     const bool attentive = s.monitor_attentive.load();
     for (std::uint32_t i = 0; i < s.procs_made.load(); ++i) {
         const sched::processor* p = s.processor_at(i);
-        const bool owed = attentive && sched::has_short_turns(p);
-        if (p->queue.size() >= sched::short_queue || (p->queue.size() != 0 && !owed)) {
+        const bool deferred = attentive && sched::has_short_turns(p);
+        if (p->queue.size() >= sched::short_queue || (p->queue.size() != 0 && !deferred)) {
             return "a goroutine waits in a queue while a processor is idle";
         }
-        if (p->run_next.load() != nullptr && !owed) return "a goroutine waits in run_next while a processor is idle";
+        if (p->run_next.load() != nullptr && !deferred) return "a goroutine waits in run_next while a processor is idle";
     }
     return {};
 }

@@ -8,7 +8,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/mutex.hpp>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

@@ -4,7 +4,7 @@
 
 #include <dunlin/semaphore.hpp>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

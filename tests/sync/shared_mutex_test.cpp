@@ -7,7 +7,7 @@
 #include <dunlin/context.hpp>
 #include <dunlin/shared_mutex.hpp>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;

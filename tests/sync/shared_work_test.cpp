@@ -8,7 +8,7 @@
 
 #include <dunlin/dunlin.hpp>
 
-#include "park/lot.h"
+#include "park/parking_lot.h"
 #include "support/runtime_test.h"
 
 namespace {

@@ -8,7 +8,7 @@ namespace dunlin::inline v0_1::sched {
 
 struct machine;
 
-// What the monitor (monitor.cpp, hand_off.cpp) has seen at a processor.
+// What the monitor (monitor.cpp, retake.cpp) has seen at a processor.
 struct monitor_notes {
     std::uint32_t tick = 0;
     std::int64_t tick_since_ns = 0;
@@ -40,7 +40,7 @@ struct monitor_notes {
 };
 
 // What the monitor has seen at a machine from which it took the processor.
-struct stray_notes {
+struct detached_notes {
     machine* next = nullptr;                    // the monitor's list of such machines
     bool listed = false;
     std::int64_t next_look_ns = 0;

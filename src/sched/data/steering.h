@@ -8,7 +8,7 @@
 //                            to choose();
 //              enter()       `taken` is steered_taken, so each call of the runtime comes to enter_slow(), and from
 //                            there to point();
-//              unlock()      each bucket of the lot is watched, so an unlock comes to its slow half;
+//              unlock()      each bucket of the parking lot is watched, so an unlock comes to its slow half;
 //              lock()        of a mutex compares its word with free_mutex_word;
 //              acquire()     of a semaphore, lock() of a shared_mutex: dunlin/detail/simulated_point.hpp;
 //              now_ns()      calls clock_gettime() through a pointer, which then points to another function.

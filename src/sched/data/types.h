@@ -59,7 +59,7 @@ inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
 // A goroutine that computes has its processor for at least this long in each turn before the processor is lent to
-// goroutines that were just woken; these may have it for this long before the lender is stopped (hand_off.cpp,
+// goroutines that were just woken; these may have it for this long before the lender is stopped (retake.cpp,
 // Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
 // a goroutine that computes has at least this long before one that was just woken takes its place
@@ -203,8 +203,8 @@ struct alignas(platform::cache_line) goroutine {
     // Second line: birth, death and reports.
     std::uint64_t id = 0;                       // constant after the start
     void (*entry)(void*) = nullptr;             // constant
-    platform::atomic<std::uintptr_t> join{0};        // 0: not ended; 1: ended; 2: the joiner may be in the lot; else
-                                                     // the joiner's waiter (park/join.cpp)
+    // 0: not ended; 1: ended; 2: the joiner may be in the parking lot; else the joiner's waiter (park/join.cpp)
+    platform::atomic<std::uintptr_t> join{0};
     // Until the goroutine begins: a waiter for this group may run it in place. Afterwards null, or odd where a trace
     // runs or has run: turn().
     platform::atomic<const void*> group{nullptr};
@@ -367,7 +367,7 @@ struct alignas(platform::false_sharing_range) processor {
     std::uint32_t caught_tick = ~0u;            // scheduler lock: its tick when a goroutine that came back from a call
                                                 // last caught it (machine.h)
     void* events = nullptr;                     // constant: what the event source keeps for this P (its timers)
-    // the monitor, while the processor has no machine; then its machine: the machine that lent it (hand_off.cpp); null:
+    // the monitor, while the processor has no machine; then its machine: the machine that lent it (retake.cpp); null:
     // none
     owned<machine*> lender;
     owned<std::int64_t> slice_used_ns;          // written by the thread that gives it to a preempted goroutine or back
@@ -404,13 +404,13 @@ struct resume_order {
         stay,
         with_processor,     // handed_p (preempt.h)
         without_processor,  // go on all the same: it may hold what others wait for
-        look,               // at its own stack, and stay (sample.h)
+        look,               // at its own stack, and stay (stack_capture.h)
         end_thread,         // its run() has returned (frozen.h)
     };
 };
 
-// The stack of its goroutine, for a report (sample.h).
-struct machine_sample {
+// The stack of its goroutine, for a report (stack_capture.h).
+struct machine_capture {
     enum progress : std::uint32_t { none, asked, taking, taken };
     platform::atomic<std::uint32_t> state{none};     // the asker, which has stopped the world; then the machine itself
     platform::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
@@ -480,10 +480,10 @@ struct machine_sleeping {
 };
 
 // For the time when it has no processor although its goroutine runs. Shared with the monitor; the protocols are in
-// hand_off.cpp and preempt.h.
+// retake.cpp and preempt.h.
 struct machine_detached {
     // set by the taker under the retake lock; cleared under the scheduler lock
-    platform::atomic<bool> stray{false};
+    platform::atomic<bool> detached{false};
     platform::atomic<bool> preempt_asked{false};     // the monitor, before it sends the signal; itself, in the handler
     // set by the monitor, cleared by itself: its goroutine would have been preempted but for its no_preempt scope, or
     // makes one short call after another
@@ -504,14 +504,14 @@ struct machine_detached {
     owned<std::int64_t> resumed_ns, resumed_cpu_ns;
     owned<std::uint64_t> resumed_sleeps;
     std::int64_t slice_used_ns = 0;             // the taker; the scheduler lock when it is queued
-    // the taker: the processor that was taken, if it was only lent (hand_off.cpp); null: it was taken for good
+    // the taker: the processor that was taken, if it was only lent (retake.cpp); null: it was taken for good
     owned<processor*> borrower;
-    std::int64_t stray_cpu_ns = 0;              // the taker: its CPU time when it lost its processor
+    std::int64_t detached_cpu_ns = 0;              // the taker: its CPU time when it lost its processor
     // scheduler lock: CPU time that it has used without a processor and has not yet paid for with missed turns
     std::int64_t debt_ns = 0;
     // scheduler lock: another preempted machine has had its turn first (preempted.cpp)
     bool passed_over = false;
-    stray_notes notes;                          // monitor
+    detached_notes notes;                          // monitor
 };
 
 // For the end: the run() of its goroutine has returned (retire.cpp, freeze.h, frozen.h), or its thread ends.
@@ -552,7 +552,7 @@ struct alignas(platform::false_sharing_range) machine : machine_handshake,
     [[no_unique_address]] stack::fake_stack fake;  // itself
     // itself; other threads look at the chunk that it points to under the trace's lock (trace.h)
     tracing::ring trace;
-    machine_sample sample;                      // last: large, and touched with nothing else
+    machine_capture capture;                      // last: large, and touched with nothing else
 };
 
 struct machine_list {  // linked by idle_next
@@ -592,13 +592,13 @@ struct scheduler {
     platform::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
     platform::atomic<std::uint32_t> cpus{2};         // in the affinity mask, when the runtime started
 
-    // the monitor: its rounds are 1 ms apart and it makes owed wakes
+    // the monitor: its rounds are 1 ms apart and it makes deferred wakes
     platform::atomic<bool> monitor_attentive{false};
-    platform::atomic<bool> wakes_owed{false};        // wake.h: set by submitters, cleared by the monitor each round
+    platform::atomic<bool> wakes_deferred{false};        // wake.h: set by submitters, cleared by the monitor each round
     platform::atomic<bool> all_stuck{false};         // the monitor: no processor has come to the scheduler lately; a
                                                      // thread that brings work from outside then calls the monitor
-    // set where machines have become strays without the monitor; the monitor lists them and clears it
-    platform::atomic<bool> strays_unlisted{false};
+    // set where machines have become detached without the monitor; the monitor lists them and clears it
+    platform::atomic<bool> detached_unlisted{false};
     // the monitor: the place of a blocking() that lasted; a hint, cleared by a thread that calls there (blocking.cpp)
     platform::atomic<const void*> slow_place{nullptr};
     // set when work was brought from outside while all processors were stuck; the monitor clears it

@@ -4,10 +4,10 @@
 //            10 us and a thread's wake-up; keeping it costs the other goroutines the whole time of the call.
 // Protocol   begin   the goroutine notes that it is in such a call (its wait reason, and the machine's blocking_tick)
 //                    and leaves the runtime with its processor, which the monitor takes if the call lasts
-//                    (hand_off.cpp). So a short call costs only a few stores. Where calls have lasted before (score),
+//                    (retake.cpp). So a short call costs only a few stores. Where calls have lasted before (score),
 //                    and a goroutine waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues
-//                    (lost_processor.cpp). The goroutine gives way here if its turn is over (preempt_later): the
+//                    (reenter.cpp). The goroutine gives way here if its turn is over (preempt_later): the
 //                    monitor never takes a processor from an endless series of short calls.
 // Score      0 to 4 for each place. 0: there has been no call. If a goroutine waits, the first call calls the monitor,
 //            which would find the call only in its next round, up to a millisecond later. 1: no call has lasted yet,

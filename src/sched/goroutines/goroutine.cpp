@@ -17,7 +17,7 @@
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
 //  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
-//                                                                 (lost_processor.cpp)
+//                                                                 (reenter.cpp)
 //  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
 //                                                                 running in the same handler
 //
@@ -418,8 +418,9 @@ namespace {
             return;
         }
         // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
-        // consistent for a joiner in the lot: this exchange comes before wake_joiner() looks for a joiner there, and
-        // the joiner's announcement before its load of `join`. With a weaker order each could miss the other.
+        // consistent for a joiner in the parking lot: this exchange comes before wake_joiner() looks for a joiner
+        // there, and the joiner's announcement before its load of `join`. With a weaker order each could miss the
+        // other.
         const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
         if (waiter != 0) hooks.wake_joiner(g, waiter);
         return;

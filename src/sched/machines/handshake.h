@@ -31,7 +31,7 @@
 // Rejected   CAS on both sides: 10 ns a call. rseq: as cheap, but it breaks under gdb and valgrind, and cannot nest.
 //            Signals: they cannot stop a thread that sleeps in the kernel without an EINTR in some library.
 // Users      thieves (run_next of a busy victim), world stops, the end of run(), the monitor.
-// Tests      tests/model/retake_model_test.cpp, tests/model/stray_model_test.cpp
+// Tests      tests/model/retake_model_test.cpp, tests/model/detached_model_test.cpp
 #pragma once
 
 #include "platform/check.h"
@@ -43,7 +43,7 @@ namespace dunlin::inline v0_1::sched {
 
 // The goroutine may have lost its processor meanwhile: then gets one, perhaps by waiting in the global queue. Returns
 // the machine that it is on afterwards. Called upwards, since it is part of a goroutine's life:
-// goroutines/lost_processor.cpp.
+// goroutines/reenter.cpp.
 machine* enter_slow(machine* m) noexcept;
 
 // Fatal, in checking builds, unless m's thread is inside the runtime.

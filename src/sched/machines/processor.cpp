@@ -61,8 +61,8 @@ bool computes_on(const machine* m) noexcept {
 }
 
 // Under the lock. A machine that was in user code when the world stopped, and whose processor is now beyond max_procs,
-// gets an idle processor. If there is none it becomes a stray: the monitor asks it to stop, as it does after taking a
-// processor, so that no more goroutines compute than there are processors.
+// gets an idle processor. If there is none it becomes a detached machine: the monitor asks it to stop, as it does after
+// taking a processor, so that no more goroutines compute than there are processors.
 void place_machine_of_retired(processor* p) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -73,10 +73,10 @@ void place_machine_of_retired(processor* p) noexcept {
         return;
     }
     m->slice_used_ns = 0;
-    m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-    // as in take() of hand_off.cpp; enter_slow() clears it under this lock
-    m->stray.store(true, std::memory_order_release);
-    s.strays_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_strays()
+    m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
+    // as in take() of retake.cpp; enter_slow() clears it under this lock
+    m->detached.store(true, std::memory_order_release);
+    s.detached_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_detached()
 }
 
 }  // namespace
@@ -209,7 +209,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     s.world_word.fetch_add(1, std::memory_order_release);
     s.lock.unlock();
     platform::futex_wake(s.world_word, 1 << 30);
-    if (s.strays_unlisted.load(std::memory_order_relaxed)) hurry_monitor();
+    if (s.detached_unlisted.load(std::memory_order_relaxed)) hurry_monitor();
     while (with_work != nullptr) {
         processor* p = with_work;
         with_work = p->idle_next;

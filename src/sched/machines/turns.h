@@ -15,8 +15,8 @@
 //            (talk_step_ns).
 // Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long; none
 //            with one processor.
-// Rule       Wakes are owed (wake.h) only by processors with short turns, and for queues that take at most owed_wait_ns
-//            at that rate.
+// Rule       Wakes are deferred (wake.h) only by processors with short turns, and for queues that take at most
+//            deferred_wait_ns at that rate.
 // Source     Why the length of turns, and not which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
 // Tests      tests/sched/turns_test.cpp
 #pragma once
@@ -33,7 +33,7 @@ inline constexpr std::uint32_t short_turn_ns = 5'000;
 inline constexpr std::int64_t talk_step_ns = 400;
 inline constexpr std::int64_t talk_factor = 8;
 // How long goroutines may wait for a processor that keeps up, although another is free.
-inline constexpr std::uint32_t owed_wait_ns = 20'000;
+inline constexpr std::uint32_t deferred_wait_ns = 20'000;
 // What a wake costs its waker.
 inline constexpr std::uint32_t wake_cost_ns = 2'500;
 // Longer turns count as this long.
@@ -77,7 +77,8 @@ inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
 }
 
 // Called by a thief that has taken victim for a moment. The goroutine that runs there readied another one before
-// `since_ns` and went on, and the wake was owed. For how long it went on is known when it leaves or readies the next.
+// `since_ns` and went on, and the wake was deferred. For how long it went on is known when it leaves or readies the
+// next.
 inline void note_readied_unseen(processor* victim, std::int64_t since_ns) noexcept {
     if (!turns_matter() || victim->readied_ns != 0) return;
     victim->readied_ns = since_ns;

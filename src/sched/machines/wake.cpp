@@ -37,27 +37,27 @@ void wake_one_for_run_next(const processor* p) noexcept {
 void owe_wake_slow(processor* p) noexcept {
     // Only reads, mostly: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
-        the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+        the_scheduler.wakes_deferred.store(true, std::memory_order_relaxed);
         wake_one_for_run_next(p);
-    } else if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) {
-        the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    } else if (!the_scheduler.wakes_deferred.load(std::memory_order_relaxed)) {
+        the_scheduler.wakes_deferred.store(true, std::memory_order_relaxed);
     }
 }
 
-bool wake_is_owed(const processor* p) noexcept {
+bool wake_is_deferred(const processor* p) noexcept {
     if (!has_short_turns(p)) return false;
-    if (!the_scheduler.wakes_owed.load(std::memory_order_relaxed)) {
-        the_scheduler.wakes_owed.store(true, std::memory_order_relaxed);
+    if (!the_scheduler.wakes_deferred.load(std::memory_order_relaxed)) {
+        the_scheduler.wakes_deferred.store(true, std::memory_order_relaxed);
     }
     return the_scheduler.monitor_attentive.load(std::memory_order_relaxed);  // if it is not attentive, it will be from
                                                                              // its next round on
 }
 
-bool queue_is_owed(const processor* p) noexcept {
+bool queue_wake_is_deferred(const processor* p) noexcept {
     const std::uint32_t size = p->queue.size();
-    if (size >= short_queue || size * p->turn_ns > owed_wait_ns) return false;
+    if (size >= short_queue || size * p->turn_ns > deferred_wait_ns) return false;
     const goroutine* oldest = p->queue.peek();
-    return oldest != nullptr && oldest->stack != nullptr && wake_is_owed(p);
+    return oldest != nullptr && oldest->stack != nullptr && wake_is_deferred(p);
 }
 
 bool work_anywhere() noexcept {
@@ -67,8 +67,8 @@ bool work_anywhere() noexcept {
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         const processor* p = s.processor_at(i);
-        if (p->queue.size() != 0 && !queue_is_owed(p)) return true;
-        if (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_owed(p)) return true;
+        if (p->queue.size() != 0 && !queue_wake_is_deferred(p)) return true;
+        if (p->run_next.load(std::memory_order_seq_cst) != nullptr && !wake_is_deferred(p)) return true;
     }
     const std::int64_t deadline = earliest_deadline();
     return deadline != 0 && platform::now_ns() >= deadline;

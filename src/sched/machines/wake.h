@@ -44,10 +44,10 @@
 //            it parks (ping-pong, request and reply) or joins it. Waking a thread for it costs more than running it. So
 //            where turns are short (turns.h), S3 leaves the wake to the monitor, if the monitor is attentive (its
 //            rounds are 1 ms apart, which it keeps up only while it is needed). The same holds for a short queue of
-//            goroutines that have run before (queue_is_owed), and thieves leave such a queue alone as well: two
-//            processors that take turns with the same channels or locks need five times as long as one. R3 leaves both
-//            out for the same reason: it would find them again and again, and the machine would find nothing when it
-//            comes. Where turns are long, run_next is left to its processor only if the goroutine that fills it has
+//            goroutines that have run before (queue_wake_is_deferred), and thieves leave such a queue alone as well:
+//            two processors that take turns with the same channels or locks need five times as long as one. R3 leaves
+//            both out for the same reason: it would find them again and again, and the machine would find nothing when
+//            it comes. Where turns are long, run_next is left to its processor only if the goroutine that fills it has
 //            parked soon after the last ones that it readied; otherwise a goroutine that it readies goes into the
 //            queue, from which a thief takes it without the handshake, and a machine is woken.
 //            A mistake lasts until the monitor finds a run_next or a queue that has not moved between two rounds, or
@@ -108,18 +108,18 @@ void wake_one_for_run_next(const processor* p) noexcept;
 void owe_wake_slow(processor* p) noexcept;
 [[gnu::always_inline]] inline void owe_wake(processor* p) noexcept {
     const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) &&
-        the_scheduler.wakes_owed.load(std::memory_order_relaxed);
+        the_scheduler.wakes_deferred.load(std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(!settled)) owe_wake_slow(p);
 }
 
 // The same decision at R3: true if p's run_next may be left to the monitor, which is told so here.
-bool wake_is_owed(const processor* p) noexcept;
+bool wake_is_deferred(const processor* p) noexcept;
 
 // The same for p's queue: true if it is short, its goroutines were readied (not just started), and the processor keeps
 // up. Such goroutines mostly talk to each other, and another processor would take longer to fetch their memory than
 // they run. New goroutines are work for every processor.
 inline constexpr std::uint32_t short_queue = 8;
-bool queue_is_owed(const processor* p) noexcept;
+bool queue_wake_is_deferred(const processor* p) noexcept;
 
 // S3. The caller has published work and executed S2.
 inline void wake_if_idle() noexcept {

@@ -2,7 +2,7 @@
 //
 // Rounds     Each round: note the time (coarse clock); tell busy processors that their timers are due; poll, or wake a
 //            machine to do it, if none does; take processors from threads that block or compute and hand them on
-//            (hand_off.h); make the wakes that were left to the monitor (wake.h); let starved goroutines try again;
+//            (retake.h); make the wakes that were left to the monitor (wake.h); let starved goroutines try again;
 //            give back unused memory of stacks and unused threads; ask for the trace, for dumps and for a look at
 //            goroutines that have waited long for a mutex (report_kind). Then sleep until something is due: a timer of
 //            a busy processor, the end of a slice, a descriptor while every processor is stuck (sleep_in_poller); or
@@ -40,7 +40,7 @@
 #include "sched/machines/machine.h"
 #include "sched/machines/starved.h"
 #include "sched/machines/wake.h"
-#include "sched/monitor/hand_off.h"
+#include "sched/monitor/retake.h"
 #include "sched/monitor/thread_maker.h"
 #include "sched/preempt/freeze.h"
 #include "sched/preempt/frozen.h"
@@ -57,7 +57,7 @@ constexpr unsigned rounds_before_doubling = 50;
 constexpr unsigned idle_rounds_before_sleep = 10;
 constexpr std::int64_t poll_after_ns = 10 * ms;
 constexpr std::int64_t deadlock_again_ns = 250 * ms;  // 20 us of reading /proc: 0.01 % of a CPU
-constexpr unsigned rounds_of_attention = 10;  // after the last owed wake
+constexpr unsigned rounds_of_attention = 10;  // after the last deferred wake
 constexpr std::int64_t end_threads_after_ns = 1000 * ms;
 constexpr std::uint32_t spare_threads = 4;
 constexpr std::int64_t trim_every_ns = 1000 * ms;
@@ -118,7 +118,7 @@ struct rounds {
     std::int64_t period_ns = shortest_ns;
     unsigned without_effect = 0;
     unsigned idle = 0;
-    unsigned rounds_without_owing = rounds_of_attention;
+    unsigned rounds_without_deferring = rounds_of_attention;
     std::uint64_t polls = 0;  // the number of polls by the last round
     // when `polls` last changed, or when the monitor last polled without a need to poll again
     std::int64_t polled_ns = 0;
@@ -201,18 +201,18 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     if (delivered == 0 || (by_themselves && !all_stuck)) return;
     r.without_effect = 0;
     r.period_ns = shortest_ns;
-    // These goroutines were woken from outside (hand_off.cpp): a goroutine that has computed for a short time makes
+    // These goroutines were woken from outside (retake.cpp): a goroutine that has computed for a short time makes
     // room for them.
     if (all_stuck) s.urgent.store(true, std::memory_order_relaxed);
 }
 
 // Makes the wakes that were left to the monitor. If a goroutine has been in run_next since the last round, or nothing
 // was taken from a queue, the processor does not come to them.
-void pay_owed_wakes(rounds& r) noexcept {
+void make_deferred_wakes(rounds& r) noexcept {
     scheduler& s = the_scheduler;
-    const bool owed = s.wakes_owed.exchange(false, std::memory_order_relaxed);
-    r.rounds_without_owing = owed ? 0 : r.rounds_without_owing + 1;
-    const bool attentive = r.rounds_without_owing < rounds_of_attention;
+    const bool deferred = s.wakes_deferred.exchange(false, std::memory_order_relaxed);
+    r.rounds_without_deferring = deferred ? 0 : r.rounds_without_deferring + 1;
+    const bool attentive = r.rounds_without_deferring < rounds_of_attention;
     if (s.monitor_attentive.load(std::memory_order_relaxed) != attentive) {
         s.monitor_attentive.store(attentive, std::memory_order_relaxed);
     }
@@ -443,8 +443,8 @@ void one_round(rounds& r) noexcept {
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
     look_at_poller(r, o);
     look_at_processors(o);
-    look_at_strays(o);
-    pay_owed_wakes(r);
+    look_at_detached(o);
+    make_deferred_wakes(r);
     if (feed_starved()) wake_if_idle();
     look_at_leftovers(r.keep, o);
     if (monitor_bell.lost_late.load(std::memory_order_relaxed) &&

@@ -23,7 +23,7 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/thread_stack.h"
 #include "sched/preempt/crash.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 #include "stack/signal_frame.h"
 #include "stack/trace.h"
 
@@ -35,7 +35,7 @@ struct watched_signal {
     int number;
     const char* name;
     bool of_memory;                    // our handler is installed whatever the program has: such faults end a sample
-                                       // (sample.cpp)
+                                       // (stack_capture.cpp)
     struct sigaction before = {};      // constant after the start
     platform::atomic<bool> used_up{false};  // SA_RESETHAND: it has been called
 

@@ -5,7 +5,7 @@
 //            malloc's, stdio's, the loader's.
 // Protocol   The preemption signal (preempt.h; SIGURG unless chosen otherwise: ignored by default, used for little
 //            else, passed on by debuggers) is sent to the thread. Its handler looks where the thread was interrupted.
-//            If it may stop there (safe_place.h) the handler mostly never returns (frozen.h). Otherwise it returns, and
+//            If it may stop there (safe_point.h) the handler mostly never returns (frozen.h). Otherwise it returns, and
 //            the thread is asked again 0.2 ms later, or by the monitor in a later round. A thread that sleeps in the
 //            kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
 //            has returned, and stops it when it has left the kernel. A thread in on_thread_stack() gets no signal
@@ -36,8 +36,8 @@
 #include "sched/goroutines/thread_stack.h"
 #include "sched/preempt/frozen.h"
 #include "sched/preempt/preempt.h"
-#include "sched/preempt/safe_place.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/safe_point.h"
+#include "sched/preempt/stack_capture.h"
 #include "stack/sanitizer.h"
 #include "stack/signal_frame.h"
 
@@ -68,7 +68,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 
 void on_signal(int signal, siginfo_t* info, void* context) {
     machine* m = current_machine();
-    const bool sampled = m != nullptr && sample_if_asked(m, info, context);
+    const bool sampled = m != nullptr && capture_if_asked(m, info, context);
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
         if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
         return;
@@ -117,7 +117,7 @@ void install_freeze_handler() noexcept {
     // previous one.
     static bool installed = false;
     if (std::exchange(installed, true)) return;
-    note_unsafe_places();
+    note_unsafe_points();
     struct sigaction ours {};
     ours.sa_sigaction = on_signal;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;

@@ -13,7 +13,7 @@
 #include "sched/machines/deadlock.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/crash.h"
-#include "sched/preempt/safe_place.h"
+#include "sched/preempt/safe_point.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -220,7 +220,7 @@ void end_frozen_thread(machine* m) noexcept {
     --s.condemned_machines;
     m->frozen.store(false, std::memory_order_relaxed);
     m->freeze_asked.store(false, std::memory_order_relaxed);
-    m->stray.store(false, std::memory_order_relaxed);
+    m->detached.store(false, std::memory_order_relaxed);
     m->current.store(nullptr, std::memory_order_relaxed);
     m->leaving = nullptr;
     m->call = {};  // it was stopped on its way to the call

@@ -13,8 +13,8 @@
 #include "sched/machines/trace.h"
 #include "sched/machines/wake.h"
 #include "sched/preempt/frozen.h"
-#include "sched/preempt/safe_place.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/safe_point.h"
+#include "sched/preempt/stack_capture.h"
 #include "stack/signal_frame.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -43,7 +43,7 @@ constexpr std::int64_t stop_patience_ns = 300'000;
 // Called in the handler: may the thread stop here?
 bool is_stoppable(machine* m, void* context) noexcept {
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return false;
-    if (!m->stray.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
+    if (!m->detached.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) return false;
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
     // If it were stopped in a handler of the program, it would still be there when its run() ends (freeze.cpp,
@@ -65,19 +65,19 @@ bool is_stoppable(machine* m, void* context) noexcept {
 bool queue_preempted(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    if (!m->stray.load(std::memory_order_acquire) || m->condemned.load(std::memory_order_relaxed) ||
+    if (!m->detached.load(std::memory_order_acquire) || m->condemned.load(std::memory_order_relaxed) ||
         s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return false;
     }
     processor* p = take_idle_processor();
-    m->stray.store(false, std::memory_order_relaxed);
+    m->detached.store(false, std::memory_order_relaxed);
     if (p == nullptr) {
         if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::preempted, g);
         transition<goroutine_state::running, goroutine_state::preempted>(g->state);
         m->resume_word.store(resume_order::stay, std::memory_order_release);
         m->slept_on_cpu = platform::current_cpu();
-        const std::int64_t computed = platform::this_thread_use().cpu_ns - m->stray_cpu_ns;
+        const std::int64_t computed = platform::this_thread_use().cpu_ns - m->detached_cpu_ns;
         m->debt_ns = std::min(m->debt_ns + computed, debt_max_ns);
         if (s.preempted.size == 0) s.preempted_since_ns = s.coarse_now_ns.load(std::memory_order_relaxed);
         if (m->slice_used_ns != 0) {
@@ -112,10 +112,10 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
         } else if (m->resume_word.compare_exchange_strong(how, resume_order::stay, std::memory_order_acquire,
             std::memory_order_relaxed)) {
             // The word is reset before the look: so the next request sets it again, and is not mistaken for this one.
-            sample_if_asked_again(m, context);
+            capture_if_asked_again(m, context);
         }
     }
-    sample_if_asked_again(m, context);  // it may have been asked just now, and let go before it saw the request
+    capture_if_asked_again(m, context);  // it may have been asked just now, and let go before it saw the request
     if (how == resume_order::end_thread) end_frozen_thread(m);
     // Not transition(): the end of run() may freeze the goroutine at the same moment (freeze_descriptor), and then its
     // state must stay frozen.
@@ -182,9 +182,9 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
 }
 
 // Under the lock. m, which is stopped, is about to go on without a processor.
-static void make_stray(machine* m) noexcept {
-    m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-    m->stray.store(true, std::memory_order_relaxed);
+static void detach(machine* m) noexcept {
+    m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
+    m->detached.store(true, std::memory_order_relaxed);
 }
 
 void thaw_preempted() noexcept {
@@ -192,14 +192,14 @@ void thaw_preempted() noexcept {
     if (s.preempted_size.load(std::memory_order_relaxed) == 0) return;
     s.lock.lock();
     while (machine* m = s.preempted.pop_front()) {
-        make_stray(m);
+        detach(m);
         s.hand_offs.thaws.add();
         m->resume_word.store(resume_order::without_processor, std::memory_order_release);
         platform::futex_wake(m->resume_word);
     }
     preempted_changed(s);
-    // pairs with the exchange in look_at_strays(), which then sees that they are strays
-    s.strays_unlisted.store(true, std::memory_order_release);
+    // pairs with the exchange in look_at_detached(), which then sees that they are detached
+    s.detached_unlisted.store(true, std::memory_order_release);
     s.lock.unlock();
 }
 
@@ -210,11 +210,11 @@ void abandon_preempted() noexcept {
             keep_frozen(m);
             continue;
         }
-        if (!m->condemned.load(std::memory_order_relaxed)) make_stray(m);  // an independent goroutine's
+        if (!m->condemned.load(std::memory_order_relaxed)) detach(m);  // an independent goroutine's
         m->resume_word.store(resume_order::without_processor, std::memory_order_release);
         platform::futex_wake(m->resume_word);
     }
-    s.strays_unlisted.store(true, std::memory_order_release);
+    s.detached_unlisted.store(true, std::memory_order_release);
 }
 
 }  // namespace dunlin::sched

@@ -4,18 +4,18 @@
 // Problem    Any C++ code may be interrupted at any instruction: with half a thread_local written, inside a catch
 //            block, with a mutex held. Moving it to another thread is out of the question. But it can be stopped.
 // Protocol   Two steps, so that the handler of a signal never owns a processor:
-//            1  The monitor takes the processor, without the thread's help (handshake.h), marks the machine a stray and
-//               hands the processor on (hand_off.h). The thread goes on computing, without a processor. Its next call
+//            1  The monitor takes the processor, without the thread's help (handshake.h), marks the machine detached
+//               and hands the processor on (retake.h). The thread goes on computing, without a processor. Its next call
 //               into the runtime would queue it (enter_slow).
-//            2  The monitor sends the thread a signal. If the thread is still a stray, and in code where it may stop,
+//            2  The monitor sends the thread a signal. If the thread is still detached, and in code where it may stop,
 //               the handler queues the machine as preempted and sleeps on resume_word, inside the handler, on the
 //               alternate signal stack.
-//            When the turn of a preempted machine has come, another machine (find_work) or the monitor (hand_off) hands
+//            When the turn of a preempted machine has come, another machine (find_work) or the monitor (retake) hands
 //            it a processor: the handler returns.
 //            A signal that comes late, or never (blocked, another handler installed), changes nothing that step 1 has
 //            done.
 // Where not  Inside the runtime, or with one of its locks held (in_runtime, unstoppable; platform/lock_check.h, K2). In
-//            libc, the loader, the unwinder (safe_place.h): the thread is asked again every half millisecond, and
+//            libc, the loader, the unwinder (safe_point.h): the thread is asked again every half millisecond, and
 //            stopped there nevertheless after `rejects_max` attempts, because code that throws or allocates all the
 //            time is hardly ever anywhere else. The CPU time that it has used meanwhile is a debt: it misses a turn for
 //            each slice of that. In a no_preempt scope: never; its processor is not taken either.
@@ -39,13 +39,13 @@
 //            that). It may enter a call in the microseconds between the check and the signal: on x86-64 the handler
 //            sees that and makes the call again (repeat_interrupted_call).
 // Turns      All other goroutines go first, then the preempted ones in order (with one exception, see pop_preempted);
-//            but when their share of the time is due (hand_off.cpp, tell_whose_turn) one of them has a turn even if
+//            but when their share of the time is due (retake.cpp, tell_whose_turn) one of them has a turn even if
 //            others are always runnable. A goroutine that was stopped early, for one just woken, goes first and gets
 //            the rest of its slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching;
 //            docs/decisions/014-preemption.md.
 // Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp,
-//            tests/sched/spin_test.cpp, tests/model/stray_model_test.cpp, tests/sim/preempt_cases.cpp
+//            tests/sched/spin_test.cpp, tests/model/detached_model_test.cpp, tests/sim/preempt_cases.cpp
 #pragma once
 
 #include <csignal>
@@ -62,7 +62,7 @@ DUNLIN_HIDDEN extern bool preempt_anywhere;  // constant after the start
 DUNLIN_HIDDEN extern preemption preemption_mode;  // constant after the start
 DUNLIN_HIDDEN extern int preemption_signal;       // constant after the start; DUNLIN_PREEMPTION_SIGNAL
 
-// Step 2, called by the monitor: sends the signal. m is a stray.
+// Step 2, called by the monitor: sends the signal. m is detached.
 void ask_to_stop(machine* m) noexcept;
 
 // Waits, for a moment at most, until m is stopped or has answered that it cannot stop. Then its CPU is free when the

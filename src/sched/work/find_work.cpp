@@ -13,7 +13,7 @@
 //              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
 //              6. steal: four rounds over the other processors in random order; the last round also looks at their
 //                 timers and takes run_next
-//              7. a lent processor goes back to its lender (hand_off.cpp); else a preempted goroutine gets the
+//              7. a lent processor goes back to its lender (retake.cpp); else a preempted goroutine gets the
 //                 processor, on its own thread (preempt.h); else watch for some microseconds if another processor runs,
 //                 since falling asleep and being woken costs more than that
 //              8. retire: wake.h, R1 to R3
@@ -96,7 +96,7 @@ void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcep
 
 goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept {
     goroutine* half[run_queue::capacity / 2];
-    const std::uint32_t n = queue_is_owed(victim) ? 0 : victim->queue.take_half(half);
+    const std::uint32_t n = queue_wake_is_deferred(victim) ? 0 : victim->queue.take_half(half);
     if (n != 0) {
         count_steal(p, victim, n);
         // The thief runs the last one; the others are published in its own queue.
@@ -193,7 +193,7 @@ bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_
     bool any = false;
     for (std::uint32_t i = 0; i < made; ++i) {
         const processor* other = the_scheduler.processor_at(i);
-        if (other == p || other->queue.size() == 0 || queue_is_owed(other)) continue;
+        if (other == p || other->queue.size() == 0 || queue_wake_is_deferred(other)) continue;
         takings += other->queue.takings() + 1;
         any = true;
     }
@@ -246,7 +246,7 @@ goroutine* retire(machine* m, bool& all_idle) noexcept {
     return nullptr;
 }
 
-// Gives the processor back to the machine that lent it (hand_off.cpp), if that machine has gone on computing since.
+// Gives the processor back to the machine that lent it (retake.cpp), if that machine has gone on computing since.
 // True: m has no processor any more.
 bool return_to_lender(machine* m) noexcept {
     scheduler& s = the_scheduler;
@@ -255,11 +255,11 @@ bool return_to_lender(machine* m) noexcept {
     p->lender = nullptr;
     const std::int64_t cpu_ns = platform::thread_cpu_ns(lender->tid);
     s.lock.lock();
-    const bool may = lender->stray.load(std::memory_order_acquire) && lender->borrower == p &&
+    const bool may = lender->detached.load(std::memory_order_acquire) && lender->borrower == p &&
                      !lender->condemned.load(std::memory_order_relaxed) &&
                      !s.stopping.load(std::memory_order_relaxed) && s.global.size() == 0;
     if (may) {
-        lender->stray.store(false, std::memory_order_relaxed);
+        lender->detached.store(false, std::memory_order_relaxed);
         release_processor(m);
         p->slice_used_ns = lender->slice_used_ns;
         p->slice.store(slice_state::goes_on, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 
 #include <dunlin/detail/atomic.hpp>
 
@@ -39,22 +39,22 @@ void close_number(int fd) noexcept {
 struct record_store {
     static constexpr unsigned per_slab = 64;
     struct slab {
-        descriptor records[per_slab];
+        fd_record records[per_slab];
         slab* next = nullptr;
     };
     platform::ranked_lock<platform::lock_rank::descriptors> lock;
     slab* slabs = nullptr;        // lock; `next` is constant
-    descriptor* free = nullptr;   // lock
+    fd_record* free = nullptr;   // lock
 
-    descriptor* take() noexcept {
+    fd_record* take() noexcept {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
         if (free == nullptr && !add_slab()) return nullptr;
-        descriptor* d = free;
+        fd_record* d = free;
         free = d->next_free_;
         return d;
     }
-    void put(descriptor* d) noexcept {
+    void put(fd_record* d) noexcept {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
         d->next_free_ = free;
@@ -86,17 +86,17 @@ constexpr unsigned address_bits = 48;
 
 }  // namespace
 
-std::uint64_t descriptor::tag() const noexcept {
+std::uint64_t fd_record::tag() const noexcept {
     return reinterpret_cast<std::uintptr_t>(this) | std::uint64_t{use_number_}
     << address_bits;
 }
 
-descriptor* descriptor::of_tag(std::uint64_t tag) noexcept {
-    return reinterpret_cast<descriptor*>(static_cast<std::uintptr_t>(tag & ((std::uint64_t{1} << address_bits) - 1)));
+fd_record* fd_record::of_tag(std::uint64_t tag) noexcept {
+    return reinterpret_cast<fd_record*>(static_cast<std::uintptr_t>(tag & ((std::uint64_t{1} << address_bits) - 1)));
 }
 
-descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
-    descriptor* d = records.take();
+fd_record* fd_record::take_record(int fd, bool pollable) noexcept {
+    fd_record* d = records.take();
     if (d == nullptr) return nullptr;
     park::runtime_section inside;
     std::scoped_lock guard(d->lock_);
@@ -113,7 +113,7 @@ descriptor* descriptor::take_record(int fd, bool pollable) noexcept {
     d->kind = 0;
     d->holds_.store(2, std::memory_order_relaxed);
     d->fd_.store(fd, std::memory_order_relaxed);
-    d->gate_.reopen();
+    d->mutex_.reopen();
     open_descriptors.fetch_add(1, std::memory_order_relaxed);
     return d;
 }
@@ -129,16 +129,16 @@ void tell_simulation(int fd) noexcept {
 
 }  // namespace
 
-descriptor* descriptor::open_blocking(int fd) noexcept {
+fd_record* fd_record::open_blocking(int fd) noexcept {
     tell_simulation(fd);
     return take_record(fd, false);
 }
 
-descriptor* descriptor::open(int fd, int& error) noexcept {
+fd_record* fd_record::open(int fd, int& error) noexcept {
     tell_simulation(fd);
     error = start_polling();
     if (error != 0) return nullptr;
-    descriptor* d = take_record(fd, true);
+    fd_record* d = take_record(fd, true);
     if (d == nullptr) {
         error = ENOMEM;
         return nullptr;
@@ -154,43 +154,43 @@ descriptor* descriptor::open(int fd, int& error) noexcept {
     return nullptr;
 }
 
-void descriptor::give_back_fd() noexcept {
+void fd_record::give_back_fd() noexcept {
     if (pollable_) unwatch(fd());
-    gate_.close();
+    mutex_.close();
     fd_.store(-1, std::memory_order_relaxed);
     open_descriptors.fetch_sub(1, std::memory_order_relaxed);
     give_back_record();
 }
 
-void descriptor::give_back_record() noexcept {
+void fd_record::give_back_record() noexcept {
     delete std::exchange(name, nullptr);
     records.put(this);
 }
 
-void descriptor::drop_hold() noexcept {
+void fd_record::drop_hold() noexcept {
     // Acquire-release: the thread that gives the record back sees the other holder's last use.
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
 // ---- turns ----------------------------------------------------------------------------------------------------------
 
-// True: another waiter has the turn now. Once the gate is closed the turn is not handed on: close() has closed the
-// gate, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
-bool descriptor::hand_on_turn(direction d) noexcept {
+// True: another waiter has the turn now. Once the fd mutex is closed the turn is not handed on: close() has closed the
+// fd mutex, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
+bool fd_record::hand_on_turn(direction d) noexcept {
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
     poll_node* next = nullptr;
     lock_.lock();
     side& s = side_[index(d)];
-    if (gate_.closed()) {
+    if (mutex_.closed()) {
         take_turns(s, end);
     } else {
         next = static_cast<poll_node*>(s.turns.pop_claimed());
     }
-    if (s.turns.empty()) gate_.nobody_waits(d);
+    if (s.turns.empty()) mutex_.nobody_waits(d);
     if (next != nullptr) {
-        next->granted = true;  // it inherits our place in the gate
+        next->granted = true;  // it inherits our place in the fd mutex
         s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
     }
     *end = nullptr;
@@ -200,30 +200,30 @@ bool descriptor::hand_on_turn(direction d) noexcept {
     return next != nullptr;
 }
 
-void descriptor::take_turns(side& s, park::wait_node**& end) noexcept {
+void fd_record::take_turns(side& s, park::wait_node**& end) noexcept {
     while (park::wait_node* n = s.turns.pop_claimed()) {
         *end = n;
         end = &n->next;
     }
 }
 
-queued descriptor::queue_for_turn(direction d, poll_node* n) noexcept {
+queued fd_record::queue_for_turn(direction d, poll_node* n) noexcept {
     std::scoped_lock guard(lock_);
-    switch (gate_.announce(d)) {
-    case gate::entry::closed: return queued::closed;
-    case gate::entry::in: return queued::go_on;
-    case gate::entry::busy: break;
+    switch (mutex_.announce(d)) {
+    case fd_mutex::entry::closed: return queued::closed;
+    case fd_mutex::entry::in: return queued::go_on;
+    case fd_mutex::entry::busy: break;
     }
     side_[index(d)].turns.push_back(n);
     return queued::yes;
 }
 
-void descriptor::forget_turn(direction d, poll_node* n) noexcept {
+void fd_record::forget_turn(direction d, poll_node* n) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(lock_);
     side& s = side_[index(d)];
     if (n->linked) s.turns.remove(n);
-    if (s.turns.empty()) gate_.nobody_waits(d);
+    if (s.turns.empty()) mutex_.nobody_waits(d);
 }
 
 // ---- how many wait --------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ void count_wake() noexcept {
 
 }  // namespace
 
-std::int64_t descriptor::waiter_count() noexcept {
+std::int64_t fd_record::waiter_count() noexcept {
     const sched::scheduler& s = sched::the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     // All wakes are read before all waits, wherever they were counted: otherwise the wake of a wait that begins and
@@ -272,11 +272,11 @@ std::int64_t descriptor::waiter_count() noexcept {
     return static_cast<std::int64_t>(waits - wakes);
 }
 
-std::int64_t descriptor::waiters_of(std::uint64_t tag) noexcept {
-    descriptor* d = of_tag(tag);
+std::int64_t fd_record::waiters_of(std::uint64_t tag) noexcept {
+    fd_record* d = of_tag(tag);
     std::scoped_lock guard(d->lock_);
     std::int64_t count = 0;
-    if (d->tag() != tag || d->gate_.closed()) return count;
+    if (d->tag() != tag || d->mutex_.closed()) return count;
     for (const side& s : d->side_) {
         for (const park::wait_node* n = s.waiting.front(); n != nullptr; n = n->next) ++count;
     }
@@ -285,11 +285,11 @@ std::int64_t descriptor::waiters_of(std::uint64_t tag) noexcept {
 
 // ---- edges ----------------------------------------------------------------------------------------------------------
 
-queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
+queued fd_record::queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept {
     side& s = side_[index(d)];
     {
         std::scoped_lock guard(lock_);
-        if (gate_.closed()) return queued::closed;
+        if (mutex_.closed()) return queued::closed;
         if (s.edges.load(std::memory_order_relaxed) != seen ||
             s.deadline_ns.load(std::memory_order_relaxed) != deadline_ns) {
             return queued::go_on;
@@ -302,7 +302,7 @@ queued descriptor::queue_for_edge(direction d, std::uint32_t seen, std::int64_t 
     return queued::yes;
 }
 
-void descriptor::forget_edge(direction d, poll_node* n) noexcept {
+void fd_record::forget_edge(direction d, poll_node* n) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(lock_);
     if (!n->linked) return;
@@ -311,7 +311,7 @@ void descriptor::forget_edge(direction d, poll_node* n) noexcept {
 }
 
 // Under the lock: appends all waiters for an edge, claimed, to a chain.
-void descriptor::take_waiting(side& s, park::wait_node**& end) noexcept {
+void fd_record::take_waiting(side& s, park::wait_node**& end) noexcept {
     while (park::wait_node* n = s.waiting.pop_front()) {
         count_wake();
         if (!n->claim()) continue;
@@ -320,9 +320,9 @@ void descriptor::take_waiting(side& s, park::wait_node**& end) noexcept {
     }
 }
 
-void descriptor::edge(const sched::polled_event& event, park::wait_node**& end) noexcept {
+void fd_record::edge(const sched::polled_event& event, park::wait_node**& end) noexcept {
     std::scoped_lock guard(lock_);
-    if (tag() != event.tag || gate_.closed()) return;
+    if (tag() != event.tag || mutex_.closed()) return;
     if (event.what & peer_closed) peer_closed_.store(true, std::memory_order_relaxed);
     for (const direction d : {direction::read, direction::write}) {
         if (!(event.what & (d == direction::read ? readable : writable))) continue;
@@ -333,7 +333,7 @@ void descriptor::edge(const sched::polled_event& event, park::wait_node**& end) 
     }
 }
 
-void descriptor::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
+void fd_record::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
     park::runtime_section inside;
     side& s = side_[index(d)];
     park::wait_node* woken = nullptr;
@@ -348,8 +348,8 @@ void descriptor::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
 
 // ---- the end --------------------------------------------------------------------------------------------------------
 
-bool descriptor::begin_to_close() noexcept {
-    if (!gate_.close()) return false;
+bool fd_record::begin_to_close() noexcept {
+    if (!mutex_.close()) return false;
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
     {
@@ -359,8 +359,8 @@ bool descriptor::begin_to_close() noexcept {
             take_waiting(s, end);
             take_turns(s, end);
         }
-        gate_.nobody_waits(direction::read);
-        gate_.nobody_waits(direction::write);
+        mutex_.nobody_waits(direction::read);
+        mutex_.nobody_waits(direction::write);
         *end = nullptr;
         lock_.unlock();
         if (pollable_) unwatch(fd());
@@ -370,20 +370,20 @@ bool descriptor::begin_to_close() noexcept {
     return true;
 }
 
-bool descriptor::close() noexcept {
+bool fd_record::close() noexcept {
     if (!begin_to_close()) return false;
     if (pollable_) wait_until_closed();
     return true;
 }
 
-void descriptor::close_under_owner() noexcept { begin_to_close(); }
+void fd_record::close_under_owner() noexcept { begin_to_close(); }
 
-void descriptor::release() noexcept {
+void fd_record::release() noexcept {
     if (!close() && pollable_) wait_until_closed();
     drop_hold();
 }
 
-void descriptor::close_now() noexcept {
+void fd_record::close_now() noexcept {
     const int fd = fd_.exchange(-1, std::memory_order_relaxed);
     close_number(fd);
     open_descriptors.fetch_sub(1, std::memory_order_relaxed);
@@ -398,7 +398,7 @@ void descriptor::close_now() noexcept {
 
 // A call under way is short, since it does not block; but its goroutine may have been frozen in the middle of it. So
 // this wait has a limit.
-void descriptor::wait_until_closed() noexcept {
+void fd_record::wait_until_closed() noexcept {
     constexpr std::int64_t patience_ns = 2'000'000'000;
     park::waiter w;
     w.enter();
@@ -419,7 +419,7 @@ void descriptor::wait_until_closed() noexcept {
     if (n.linked) closers_.remove(&n);
 }
 
-void descriptor::forget_frozen_here() noexcept {
+void fd_record::forget_frozen_here() noexcept {
     for (const direction d : {direction::read, direction::write}) {
         side& s = side_[index(d)];
         bool turn_is_lost = false;
@@ -444,7 +444,7 @@ void descriptor::forget_frozen_here() noexcept {
     }
 }
 
-void descriptor::forget_frozen() noexcept {
+void fd_record::forget_frozen() noexcept {
     static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // a turn ends once
     std::scoped_lock guard(one_at_a_time);
     // Only plain threads use the records of slabs that are added from now on.
@@ -452,7 +452,7 @@ void descriptor::forget_frozen() noexcept {
     record_store::slab* s = records.slabs;
     records.lock.unlock();
     for (; s != nullptr; s = s->next) {
-        for (descriptor& d : s->records) {
+        for (fd_record& d : s->records) {
             if (d.fd() >= 0) d.forget_frozen_here();
         }
     }

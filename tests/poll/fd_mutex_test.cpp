@@ -1,4 +1,4 @@
-// Which operations may use a descriptor: the gate by itself, and with the queues of operations that wait for their
+// Which operations may use a descriptor: the fd mutex by itself, and with the queues of operations that wait for their
 // turn. Ports of Go's internal/poll/fd_mutex_test.go, under Go's names (NET-15, NET-16 of the conformance list), and
 // what is different here: turns are handed on.
 #include <array>
@@ -13,61 +13,61 @@
 
 #include "io/operation.h"
 #include "net/pairs.h"
-#include "poll/gate.h"
+#include "poll/fd_mutex.h"
 #include "support/runtime_test.h"
 
 namespace {
 
 using namespace std::chrono_literals;
 
-using dunlin::io::turn;
+using dunlin::io::fd_guard;
 using dunlin::io::use;
-using dunlin::netpoll::descriptor;
+using dunlin::netpoll::fd_record;
 using dunlin::netpoll::direction;
-using dunlin::netpoll::gate;
+using dunlin::netpoll::fd_mutex;
 using support::is_closed;
 
 constexpr direction both[] = {direction::read, direction::write};
 
-class Gate : public support::runtime_test {
+class FdMutex : public support::runtime_test {
 protected:
-    // A gate that ends the process must not find our watchdog's thread in the copy of the process.
+    // An fd mutex that ends the process must not find our watchdog's thread in the copy of the process.
     void SetUp() override {
         GTEST_FLAG_SET(death_test_style, "threadsafe");
         support::runtime_test::SetUp();
     }
 };
-class GateOfDescriptor : public support::each_p {};
-EACH_P(GateOfDescriptor);
+class FdMutexOfDescriptor : public support::each_p {};
+EACH_P(FdMutexOfDescriptor);
 
-bool take_turn(descriptor* d, direction dir, std::error_code& ec) {
+bool take_turn(fd_record* d, direction dir, std::error_code& ec) {
     return static_cast<bool>(turn(d, dir, nullptr, std::source_location::current(), ec));
 }
 
 // ---- the word -------------------------------------------------------------------------------------------------------
 
 // NET-15
-TEST_F(Gate, TestMutexClose) {
-    gate g;
+TEST_F(FdMutex, TestMutexClose) {
+    fd_mutex g;
     EXPECT_FALSE(g.closed());
     EXPECT_TRUE(g.close());
     EXPECT_TRUE(g.closed());
     EXPECT_FALSE(g.close()) << "the second";
     EXPECT_FALSE(g.use());
     for (const direction d : both) {
-        EXPECT_EQ(g.enter(d), gate::entry::closed);
-        EXPECT_EQ(g.announce(d), gate::entry::closed);
+        EXPECT_EQ(g.enter(d), fd_mutex::entry::closed);
+        EXPECT_EQ(g.announce(d), fd_mutex::entry::closed);
     }
     EXPECT_TRUE(g.end_use()) << "nobody else uses it";
     g.reopen();
-    EXPECT_EQ(g.enter(direction::read), gate::entry::in);
+    EXPECT_EQ(g.enter(direction::read), fd_mutex::entry::in);
 }
 
-TEST_F(Gate, LetsInOneOfEachKindAndAnyNumberOfOthers) {
-    gate g;
+TEST_F(FdMutex, LetsInOneOfEachKindAndAnyNumberOfOthers) {
+    fd_mutex g;
     for (const direction d : both) {
-        EXPECT_EQ(g.enter(d), gate::entry::in);
-        EXPECT_EQ(g.enter(d), gate::entry::busy);
+        EXPECT_EQ(g.enter(d), fd_mutex::entry::in);
+        EXPECT_EQ(g.enter(d), fd_mutex::entry::busy);
     }
     for (int i = 0; i < 1000; ++i) EXPECT_TRUE(g.use());
     for (int i = 0; i < 1000; ++i) EXPECT_FALSE(g.end_use());
@@ -75,13 +75,13 @@ TEST_F(Gate, LetsInOneOfEachKindAndAnyNumberOfOthers) {
         bool last = true;
         EXPECT_TRUE(g.leave(d, last));
         EXPECT_FALSE(last) << "it is open";
-        EXPECT_EQ(g.enter(d), gate::entry::in);
+        EXPECT_EQ(g.enter(d), fd_mutex::entry::in);
     }
 }
 
-TEST_F(Gate, TheLastOneAfterCloseClosesTheDescriptor) {
-    gate g;
-    EXPECT_EQ(g.enter(direction::read), gate::entry::in);
+TEST_F(FdMutex, TheLastOneAfterCloseClosesTheDescriptor) {
+    fd_mutex g;
+    EXPECT_EQ(g.enter(direction::read), fd_mutex::entry::in);
     EXPECT_TRUE(g.use());
     EXPECT_TRUE(g.close());
     EXPECT_FALSE(g.end_use()) << "the one for being open";
@@ -91,11 +91,11 @@ TEST_F(Gate, TheLastOneAfterCloseClosesTheDescriptor) {
     EXPECT_TRUE(last);
 }
 
-TEST_F(Gate, IsNotLeftWhileOthersWaitForATurn) {
-    gate g;
-    EXPECT_EQ(g.announce(direction::read), gate::entry::in) << "nobody is in";
-    EXPECT_EQ(g.enter(direction::read), gate::entry::in);
-    EXPECT_EQ(g.announce(direction::read), gate::entry::busy);
+TEST_F(FdMutex, IsNotLeftWhileOthersWaitForATurn) {
+    fd_mutex g;
+    EXPECT_EQ(g.announce(direction::read), fd_mutex::entry::in) << "nobody is in";
+    EXPECT_EQ(g.enter(direction::read), fd_mutex::entry::in);
+    EXPECT_EQ(g.announce(direction::read), fd_mutex::entry::busy);
     bool last = false;
     EXPECT_FALSE(g.leave(direction::read, last));
     g.nobody_waits(direction::read);
@@ -103,17 +103,17 @@ TEST_F(Gate, IsNotLeftWhileOthersWaitForATurn) {
 }
 
 // NET-15
-TEST_F(Gate, TestMutexPanic) {
+TEST_F(FdMutex, TestMutexPanic) {
     EXPECT_DEATH(
         {
-            gate g;
+            fd_mutex g;
             bool last;
             g.leave(direction::read, last);
         },
         "left by one that is not in");
     EXPECT_DEATH(
         {
-            gate g;
+            fd_mutex g;
             bool last;
             g.enter(direction::read);
             g.leave(direction::write, last);
@@ -121,7 +121,7 @@ TEST_F(Gate, TestMutexPanic) {
         "left by one that is not in");
     EXPECT_DEATH(
         {
-            gate g;
+            fd_mutex g;
             g.end_use();
             g.end_use();
         },
@@ -129,10 +129,10 @@ TEST_F(Gate, TestMutexPanic) {
 }
 
 // NET-15. So many uses cannot be made in the time of a test: they are written into the word.
-TEST_F(Gate, TestMutexOverflowPanic) {
-    static_assert(sizeof(gate) == sizeof(std::atomic<std::uint32_t>));
+TEST_F(FdMutex, TestMutexOverflowPanic) {
+    static_assert(sizeof(fd_mutex) == sizeof(std::atomic<std::uint32_t>));
     constexpr std::uint32_t all_but_one = (std::uint32_t{1} << 27) - 2;
-    gate g;
+    fd_mutex g;
     reinterpret_cast<std::atomic<std::uint32_t>&>(g).store(all_but_one * 32);
     EXPECT_TRUE(g.use());
     EXPECT_DEATH(g.use(), "too many concurrent operations on a single file or socket");
@@ -142,12 +142,12 @@ TEST_F(Gate, TestMutexOverflowPanic) {
 // ---- turns ----------------------------------------------------------------------------------------------------------
 
 // NET-15: waiters for a turn are woken by close, goroutines and threads.
-TEST_P(GateOfDescriptor, TestMutexCloseUnblock) {
+TEST_P(FdMutexOfDescriptor, TestMutexCloseUnblock) {
     run([] {
         for (const direction dir : both) {
             auto [a, b] = dunlin::net::stream_pair();
-            descriptor* d = dunlin::io_access::of(a);
-            ASSERT_EQ(d->enter(dir), gate::entry::in);
+            fd_record* d = dunlin::io_access::of(a);
+            ASSERT_EQ(d->enter(dir), fd_mutex::entry::in);
             std::atomic<int> came{0};
             dunlin::wait_group goroutines;
             std::vector<std::thread> threads;
@@ -173,11 +173,11 @@ TEST_P(GateOfDescriptor, TestMutexCloseUnblock) {
     });
 }
 
-TEST_P(GateOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
+TEST_P(FdMutexOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
     run([] {
         auto [a, b] = dunlin::net::stream_pair();
-        descriptor* d = dunlin::io_access::of(a);
-        ASSERT_EQ(d->enter(direction::read), gate::entry::in);
+        fd_record* d = dunlin::io_access::of(a);
+        ASSERT_EQ(d->enter(direction::read), fd_mutex::entry::in);
         std::vector<int> order;  // the turn
         dunlin::wait_group wg;
         for (int i = 0; i < 5; ++i) {
@@ -198,12 +198,12 @@ TEST_P(GateOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
     });
 }
 
-TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
+TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
     run([] {
         auto [a, b] = dunlin::net::stream_pair();
-        descriptor* d = dunlin::io_access::of(a);
+        fd_record* d = dunlin::io_access::of(a);
         for (int i = 0; i < support::rounds(200); ++i) {
-            ASSERT_EQ(d->enter(direction::write), gate::entry::in);
+            ASSERT_EQ(d->enter(direction::write), fd_mutex::entry::in);
             auto ctx = dunlin::with_cancel(dunlin::context::background());
             std::atomic<int> in{0}, out{0};
             dunlin::wait_group wg;
@@ -226,12 +226,12 @@ TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
 }
 
 // With one processor those that the context has let go are still in the queue when the close comes to it.
-TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnIsNotWokenByACloseToo) {
+TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnIsNotWokenByACloseToo) {
     run([] {
         for (int i = 0; i < support::rounds(100); ++i) {
             auto [a, b] = dunlin::net::stream_pair();
-            descriptor* d = dunlin::io_access::of(a);
-            ASSERT_EQ(d->enter(direction::write), gate::entry::in);
+            fd_record* d = dunlin::io_access::of(a);
+            ASSERT_EQ(d->enter(direction::write), fd_mutex::entry::in);
             auto ctx = dunlin::with_cancel(dunlin::context::background());
             dunlin::wait_group wg;
             for (int k = 0; k < 4; ++k) {
@@ -256,7 +256,7 @@ TEST_P(GateOfDescriptor, WhoGivesUpWaitingForATurnIsNotWokenByACloseToo) {
 
 // NET-16: one reader and one writer at a time, each of which sees what the one before did. The numbers are plain ones,
 // so that ThreadSanitizer looks at the order too.
-void mix(descriptor* d, std::array<std::uint64_t, 2>* state, int rounds, unsigned seed) {
+void mix(fd_record* d, std::array<std::uint64_t, 2>* state, int rounds, unsigned seed) {
     std::minstd_rand random(seed);
     for (int i = 0; i < rounds; ++i) {
         const unsigned kind = static_cast<unsigned>(random()) % 3;
@@ -274,13 +274,13 @@ void mix(descriptor* d, std::array<std::uint64_t, 2>* state, int rounds, unsigne
     }
 }
 
-TEST_F(Gate, TestMutexStress) {
+TEST_F(FdMutex, TestMutexStress) {
     allow(120s);
     constexpr int goroutines = 16, threads = 4;
     const int each = support::rounds(1'000'000) / (goroutines + threads);
     dunlin::run({.max_procs = 8}, [&] {
         auto [a, b] = dunlin::net::stream_pair();
-        descriptor* d = dunlin::io_access::of(a);
+        fd_record* d = dunlin::io_access::of(a);
         std::array<std::uint64_t, 2> state[2] = {};
         std::vector<std::thread> outside;
         for (unsigned t = 0; t < threads; ++t) outside.emplace_back([&, d, t] { mix(d, state, each, 100 + t); });

@@ -1,4 +1,5 @@
-// What queues in the lot (park/lot.h), among plain threads: mutex, semaphore, shared_mutex, latch, wait_group.
+// What queues in the parking lot (park/parking_lot.h), among plain threads: mutex, semaphore, shared_mutex, latch,
+// wait_group.
 #include <dunlin/latch.hpp>
 #include <dunlin/mutex.hpp>
 #include <dunlin/semaphore.hpp>
@@ -14,7 +15,7 @@ using namespace dunlin::sim_cases;
 
 sim::case_function mutex_of(int threads, int times) {
     return [=](sim::scenario& s) {
-        auto& m = make_in_lot<mutex>(s, "mutex");
+        auto& m = make_in_parking_lot<mutex>(s, "mutex");
         auto& count = s.make<sim::variable<int>>("count", 0, "what the mutex guards");
         for (int i = 0; i < threads; ++i) {
             s.thread(std::string(1, static_cast<char>('a' + i)), [&m, &count, times] {
@@ -29,12 +30,12 @@ sim::case_function mutex_of(int threads, int times) {
     };
 }
 
-const add mutex_two{"lot/mutex_two", exhaustively(2, 2), mutex_of(2, 1)};
-const add mutex_three{"lot/mutex_three", exhaustively(1, 1) + at_random(10'000), mutex_of(3, 1)};
-const add mutex_four{"lot/mutex_four", at_random(3'000), mutex_of(4, 3)};
+const add mutex_two{"parking_lot/mutex_two", exhaustively(2, 2), mutex_of(2, 1)};
+const add mutex_three{"parking_lot/mutex_three", exhaustively(1, 1) + at_random(10'000), mutex_of(3, 1)};
+const add mutex_four{"parking_lot/mutex_four", at_random(3'000), mutex_of(4, 3)};
 
 // Destroyed by its last holder, while the other may still be inside its unlock().
-const add mutex_mortal{"lot/mutex_destroyed", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
+const add mutex_destroyed{"parking_lot/mutex_destroyed", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
     auto& m = s.make<std::unique_ptr<mutex>>("mutex", std::make_unique<mutex>());
     std::construct_at(&park::bucket_of(m.get()));
     auto& left = s.make<sim::variable<int>>("left", 2, "who has not had it");
@@ -51,7 +52,7 @@ const add mutex_mortal{"lot/mutex_destroyed", exhaustively(2, 2) + at_random(5'0
 
 sim::case_function semaphore_of(int acquirers, int releasers) {
     return [=](sim::scenario& s) {
-        auto& permits = make_in_lot<counting_semaphore<>>(s, "semaphore", 0);
+        auto& permits = make_in_parking_lot<counting_semaphore<>>(s, "semaphore", 0);
         auto& done = s.make<std::array<sim::variable<int>, 4>>("done");
         for (int i = 0; i < releasers; ++i) {
             s.thread("releaser " + std::to_string(i + 1), [&permits, &done, i, n = acquirers / releasers] {
@@ -68,12 +69,12 @@ sim::case_function semaphore_of(int acquirers, int releasers) {
     };
 }
 
-const add semaphore_two{"lot/semaphore_two", exhaustively(3, 2), semaphore_of(1, 1)};
-const add semaphore_three{"lot/semaphore_three", exhaustively(1, 1) + at_random(10'000), semaphore_of(2, 1)};
-const add semaphore_four{"lot/semaphore_four", at_random(10'000), semaphore_of(2, 2)};
+const add semaphore_two{"parking_lot/semaphore_two", exhaustively(3, 2), semaphore_of(1, 1)};
+const add semaphore_three{"parking_lot/semaphore_three", exhaustively(1, 1) + at_random(10'000), semaphore_of(2, 1)};
+const add semaphore_four{"parking_lot/semaphore_four", at_random(10'000), semaphore_of(2, 2)};
 
-const add shared{"lot/shared_mutex", exhaustively(1, 1) + at_random(10'000), [](sim::scenario& s) {
-    auto& m = make_in_lot<shared_mutex>(s, "shared_mutex");
+const add shared{"parking_lot/shared_mutex", exhaustively(1, 1) + at_random(10'000), [](sim::scenario& s) {
+    auto& m = make_in_parking_lot<shared_mutex>(s, "shared_mutex");
     auto& value = s.make<sim::variable<int>>("value", 0, "what the shared_mutex guards");
     for (const char* name : {"reader", "other reader"}) {
         s.thread(name, [&m, &value] {
@@ -90,8 +91,8 @@ const add shared{"lot/shared_mutex", exhaustively(1, 1) + at_random(10'000), [](
     });
 }};
 
-const add latches{"lot/latch", exhaustively(1, 1) + at_random(10'000), [](sim::scenario& s) {
-    auto& l = make_in_lot<latch>(s, "latch", 2);
+const add latches{"parking_lot/latch", exhaustively(1, 1) + at_random(10'000), [](sim::scenario& s) {
+    auto& l = make_in_parking_lot<latch>(s, "latch", 2);
     auto& value = s.make<std::array<sim::variable<int>, 2>>("value");
     for (unsigned i = 0; i < 2; ++i) {
         s.thread("counter " + std::to_string(i + 1), [&l, &value, i] {

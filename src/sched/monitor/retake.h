@@ -1,4 +1,5 @@
-// hand_off.h - the monitor looks at every processor and every stray, and moves processors to where they are of use.
+// retake.h - the monitor looks at every processor and every detached machine, and moves processors to where they are of
+// use.
 #pragma once
 
 #include "sched/data/types.h"
@@ -31,6 +32,6 @@ struct outlook {
 void look_at_processors(outlook& o) noexcept;
 
 // One look at the threads that run without a processor.
-void look_at_strays(outlook& o) noexcept;
+void look_at_detached(outlook& o) noexcept;
 
 }  // namespace dunlin::sched

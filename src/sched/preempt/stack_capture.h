@@ -1,11 +1,12 @@
-// sample.h - for reports: where goroutines are whose registers are in a thread, since they compute or were preempted.
+// stack_capture.h - for reports: where goroutines are whose registers are in a thread, since they compute or were
+// preempted.
 //
 // Problem    Any thread can walk the stack of a parked goroutine. But the stack of a goroutine that computes changes
 //            all the time, and the registers of one that was preempted are in a signal frame; yet reports are wanted
 //            above all about the goroutine that burns the CPU.
 // Protocol   Each thread looks at its own stack when it is asked. The thread that has stopped the world (the asker)
 //            asks all at the same time.
-//              asker    m.sample.state = asked (release); then         m   in the handler: asked -> taking (acquire;
+//              asker    m.capture.state = asked (release); then         m   in the handler: asked -> taking (acquire;
 //                       m computes: the preemption signal                  one of the two wins)
 //                       m is preempted: resume_word 0 -> look, wake        frames = ...; state = taken (release)
 //                       wait until none is pending, or 4 ms                one less is pending; the last one wakes the
@@ -21,7 +22,7 @@
 //            DUNLIN_PREEMPTION=signal.
 // Locks      Since glibc 2.35 (_dl_find_object) the unwinder takes no lock of the loader, but it takes one of its own
 //            if a program registers frames (run-time compilers do). If a thread was interrupted in the unwinder, or
-//            with an older glibc in any library of safe_place.h, only the innermost frame is noted.
+//            with an older glibc in any library of safe_point.h, only the innermost frame is noted.
 // Tests      tests/runtime/dump_test.cpp, tests/soak/
 #pragma once
 
@@ -33,12 +34,12 @@ namespace dunlin::inline v0_1::sched {
 
 // While this object lives, of() returns the frames of goroutines that compute or are preempted. The world is stopped
 // meanwhile (or no goroutine runs any more), and only one such object exists at a time.
-class samples {
+class stack_captures {
 public:
-    samples() noexcept;  // asks, and waits 4 ms at most
-    ~samples();
-    samples(const samples&) = delete;
-    samples& operator=(const samples&) = delete;
+    stack_captures() noexcept;  // asks, and waits 4 ms at most
+    ~stack_captures();
+    stack_captures(const stack_captures&) = delete;
+    stack_captures& operator=(const stack_captures&) = delete;
 
     // Empty if g neither computes nor is preempted; or if it is the caller, inside the runtime (where goroutines that
     // have called it since the world stopped wait), asleep in the kernel, or inside blocking() or no_preempt; or if its
@@ -52,8 +53,8 @@ const void* asleep_at(const goroutine& g) noexcept;
 
 // Called on m's own thread: in the handler of the signal, and while it sleeps there, preempted. False: the signal was
 // not one of ours.
-bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept;
-void sample_if_asked_again(machine* m, const void* context) noexcept;
+bool capture_if_asked(machine* m, const siginfo_t* info, void* context) noexcept;
+void capture_if_asked_again(machine* m, const void* context) noexcept;
 
 // Called in a handler where all signals are blocked: finds the frames of the code that the signal has interrupted on
 // m's thread, at least the innermost. Takes no lock.

@@ -1,8 +1,8 @@
-// descriptor.h - an open file or socket: its users, its readiness, and the waiters for it.
+// fd_record.h - an open file or socket: its users, its readiness, and the waiters for it.
 //
 // Lifetime   Records are never freed, only reused: an event under way may still name one. The tag contains a number
 //            that changes with each use of the record, and is compared under the lock. A handle (net::stream and the
-//            like) holds its record until its own end; the operations under way hold the open descriptor (gate.h).
+//            like) holds its record until its own end; the operations under way hold the open descriptor (fd_mutex.h).
 //            close() wakes all waiters, and waits until the last user has closed the descriptor.
 // Readiness  edges[d]: the number of events for direction d; the poller increments it. drained[d]: the value of
 //            edges[d] at which an attempt last found nothing left.
@@ -37,7 +37,7 @@
 #include "platform/cpu.h"
 #include "platform/lock.h"
 #include "platform/wrap.h"
-#include "poll/gate.h"
+#include "poll/fd_mutex.h"
 #include "sched/data/event_source.h"
 #include "sched/machines/machine.h"
 
@@ -69,14 +69,14 @@ struct descriptor_name {
     virtual ~descriptor_name() = default;
 };
 
-class alignas(platform::cache_line) descriptor {
+class alignas(platform::cache_line) fd_record {
 public:
     // Takes over `fd`, which is non-blocking; a regular file, or anything else that epoll refuses, becomes a blocking
     // descriptor. Null: `error` says why (errno), and the caller still owns `fd`. The record belongs to the caller
     // until release().
-    static descriptor* open(int fd, int& error) noexcept;
+    static fd_record* open(int fd, int& error) noexcept;
     // The same for a descriptor that is never watched: every call on it may block its thread.
-    static descriptor* open_blocking(int fd) noexcept;
+    static fd_record* open_blocking(int fd) noexcept;
 
     // Undoes open(): gives the record back, and the caller owns `fd` again. No other thread knows the record yet.
     void give_back_fd() noexcept;
@@ -90,16 +90,17 @@ public:
     void release() noexcept;
 
     bool pollable() const noexcept { return pollable_; }
-    bool is_closed() const noexcept { return gate_.closed(); }
-    // valid while the caller is in the gate or is a user
+    bool is_closed() const noexcept { return mutex_.closed(); }
+    // valid while the caller is in the fd mutex or is a user
     int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
-    // ---- the gate. A goroutine may call these outside the runtime; leaving may close the descriptor.
-    gate::entry enter(direction d) noexcept {
+    // ---- the fd mutex. A goroutine may call these outside the runtime; leaving may close the descriptor.
+    fd_mutex::entry enter(direction d) noexcept {
         // a goroutine frozen between these two steps would keep the turn for ever
         const sched::unstoppable_section section;
-        const gate::entry entry = gate_.enter(d);
-        if (entry == gate::entry::in) side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
+        const fd_mutex::entry entry = mutex_.enter(d);
+        if (entry == fd_mutex::entry::in)
+            side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return entry;
     }
     void leave(direction d) noexcept {
@@ -109,9 +110,9 @@ public:
         }
         if (last) close_now();
     }
-    bool use() noexcept { return gate_.use(); }
+    bool use() noexcept { return mutex_.use(); }
     void end_use() noexcept {
-        if (gate_.end_use()) close_now();
+        if (mutex_.end_use()) close_now();
     }
     // Queues n for a turn. Called inside the runtime, after prepare(). go_on: call enter() again.
     queued queue_for_turn(direction d, poll_node* n) noexcept;
@@ -158,7 +159,7 @@ public:
     // The number of waiters for an edge, on all descriptors. Never too small; exact while no waiter comes or goes.
     static std::int64_t waiter_count() noexcept;
     static bool anybody_waits() noexcept { return waiter_count() > 0; }
-    static descriptor* of_tag(std::uint64_t tag) noexcept;
+    static fd_record* of_tag(std::uint64_t tag) noexcept;
     // The number of waiters for an edge on the descriptor with this tag; 0 if it is closed. Called inside the runtime.
     static std::int64_t waiters_of(std::uint64_t tag) noexcept;
     // Takes frozen goroutines off the queues and ends their turns. Other threads may run or stand still. Called by a
@@ -186,13 +187,13 @@ private:
         park::wait_queue turns;                 // lock: waiters for the turn
     };
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
-    static descriptor* take_record(int fd, bool pollable) noexcept;
+    static fd_record* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
     // False: others wait for the turn; the caller still has it and must hand it on.
     bool give_up_turn(direction d, bool& last) noexcept {
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
-        if (gate_.leave(d, last)) [[likely]] return true;
+        if (mutex_.leave(d, last)) [[likely]] return true;
         // this goroutine may be frozen after this, with the turn
         side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
@@ -209,7 +210,7 @@ private:
 
     inline static platform::atomic<std::size_t> open_descriptors{0};
 
-    gate gate_;
+    fd_mutex mutex_;
     platform::atomic<int> fd_{-1};
     side side_[2];
     platform::ranked_lock<platform::lock_rank::descriptor> lock_;
@@ -222,7 +223,7 @@ private:
     // the handle and the open descriptor each hold the record; the last to let go gives it back
     platform::atomic<std::uint8_t> holds_{0};
     park::wait_queue closers_;              // lock: waiters in close()
-    descriptor* next_free_ = nullptr;       // the store's
+    fd_record* next_free_ = nullptr;       // the store's
 };
 
 }  // namespace dunlin::netpoll

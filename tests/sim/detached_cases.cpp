@@ -1,4 +1,4 @@
-// A machine that comes back without its processor (sched/goroutines/lost_processor.cpp), while it is given one, and
+// A machine that comes back without its processor (sched/goroutines/reenter.cpp), while it is given one, and
 // that is taken again: each step of the real files alone, with a scheduler that has one more processor to give.
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
@@ -31,7 +31,7 @@ struct parts {
         had.m.p.store(nullptr);
         had.m.taken.store(1);
         had.m.in_runtime.store(0);
-        had.m.stray.store(true);
+        had.m.detached.store(true);
         had.m.current.store(&g);
         g.state.store(sched::goroutine_state::running);
         for (processor& p : others) p.state.store(sched::processor_state::running);
@@ -57,7 +57,7 @@ parts& make_parts(sim::scenario& s) {
     s.name(&all.had.m.taken, 4, "m.taken");
     s.name(&all.had.m.in_runtime, 4, "m.in_runtime");
     s.name(&all.had.m.last_p, 8, "m.last_p");
-    s.name(&all.had.m.stray, 1, "m.stray");
+    s.name(&all.had.m.detached, 1, "m.detached");
     for (unsigned i = 0; i < 2; ++i) {
         s.name(&all.others[i].retake, 8, "p" + std::to_string(i + 1) + ".retake");
         s.name(&all.others[i].owner, 8, "p" + std::to_string(i + 1) + ".owner");
@@ -67,12 +67,12 @@ parts& make_parts(sim::scenario& s) {
     return all;
 }
 
-// As give_back() in hand_off.cpp: under the lock, if it is a stray still.
+// As give_back() in retake.cpp: under the lock, if it is detached still.
 void give_back(parts& all) {
     sched::scheduler& s = the_scheduler;
     s.lock.lock();
-    if (all.had.m.stray.load(std::memory_order_relaxed)) {
-        all.had.m.stray.store(false, std::memory_order_relaxed);
+    if (all.had.m.detached.load(std::memory_order_relaxed)) {
+        all.had.m.detached.store(false, std::memory_order_relaxed);
         sched::give(&all.others[0], &all.had.m);
     }
     s.lock.unlock();
@@ -102,7 +102,7 @@ sim::case_function comes_back(bool is_taken_again) {
     };
 }
 
-const add given{"stray/given_back", at_random(6'000), comes_back(false)};
-const add given_and_taken{"stray/given_back_and_taken", at_random(12'000), comes_back(true)};
+const add given{"detached/given_back", at_random(6'000), comes_back(false)};
+const add given_and_taken{"detached/given_back_and_taken", at_random(12'000), comes_back(true)};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// lot.cpp - see lot.h.
-#include "park/lot.h"
+// parking_lot.cpp - see parking_lot.h.
+#include "park/parking_lot.h"
 
 #include "sched/preempt/crash.h"
 

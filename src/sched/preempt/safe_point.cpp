@@ -1,4 +1,4 @@
-#include "sched/preempt/safe_place.h"
+#include "sched/preempt/safe_point.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -58,7 +58,7 @@ constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint
 constexpr std::uintptr_t yield_bytes = 32;
 }  // namespace
 
-void note_unsafe_places() noexcept { dl_iterate_phdr(note_library, nullptr); }
+void note_unsafe_points() noexcept { dl_iterate_phdr(note_library, nullptr); }
 
 bool spins_at(std::uintptr_t pc) noexcept {
     const auto yield = reinterpret_cast<std::uintptr_t>(&sched_yield);

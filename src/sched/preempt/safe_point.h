@@ -1,4 +1,4 @@
-// safe_place.h - where may a thread be stopped from outside?
+// safe_point.h - where may a thread be stopped from outside?
 //
 // Not in libc, the loader, the unwinder, an allocator: for moments they hold locks that the whole process needs. Locks
 // that the program's own code holds are its own affair, as with a thread that the kernel preempts.
@@ -9,7 +9,7 @@
 namespace dunlin::inline v0_1::sched {
 
 // Notes where those libraries are. Called once, at the start.
-void note_unsafe_places() noexcept;
+void note_unsafe_points() noexcept;
 
 bool may_stop_at(std::uintptr_t pc) noexcept;
 

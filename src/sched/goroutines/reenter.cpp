@@ -1,6 +1,6 @@
-// lost_processor.cpp - a goroutine enters the runtime and its processor is gone.
+// reenter.cpp - a goroutine enters the runtime and its processor is gone.
 //
-// The processor was taken because the goroutine computed or blocked for long (hand_off.h), because the world stops
+// The processor was taken because the goroutine computed or blocked for long (retake.h), because the world stops
 // (processor.cpp), or because its run() has returned (retire.cpp). The goroutine gets the first of these that is
 // available: the processor that it had, if it is idle; any idle one; one that was offered and for which no machine has
 // come yet (machine.h); a place in the global queue. If no more threads can be made and other goroutines wait for one,
@@ -54,7 +54,7 @@ bool ask_for_it_back(machine* m) noexcept {
     m->condemned = false;
     --s.condemned_machines;
     m->freeze_asked.store(false, std::memory_order_release);
-    m->stray.store(false, std::memory_order_relaxed);
+    m->detached.store(false, std::memory_order_relaxed);
     // unless its thread was changed: os_thread.cpp, rule 4; frozen.cpp
     if (m->locked_g != nullptr || m->lowered) m->must_end = true;
     m->locked_g = nullptr;
@@ -106,7 +106,7 @@ bool others_lack_a_thread() noexcept {
             platform::futex_wait(s.world_word, world);
             continue;
         }
-        m->stray.store(false, std::memory_order_relaxed);
+        m->detached.store(false, std::memory_order_relaxed);
         m->rejects = 0;
         processor* p = take_idle_processor(m->last_p);
         if (p == nullptr) p = catch_offered();

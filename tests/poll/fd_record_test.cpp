@@ -21,7 +21,7 @@
 #include "net/pairs.h"
 #include "park/wait_queue.h"
 #include "poll/backend.h"
-#include "poll/descriptor.h"
+#include "poll/fd_record.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 namespace {
 
 namespace net = dunlin::net;
-using dunlin::netpoll::descriptor;
+using dunlin::netpoll::fd_record;
 using dunlin::netpoll::direction;
 using support::connected;
 using support::has_timed_out;
@@ -50,11 +50,11 @@ class DescriptorOnce : public support::runtime_test {};
 
 // Events as they may come late: with the record's address and each number of use. The number of those that it takes for
 // its own, and the last one.
-std::pair<int, std::uint64_t> deliver_with_each_number(descriptor* d) {
+std::pair<int, std::uint64_t> deliver_with_each_number(fd_record* d) {
     std::pair<int, std::uint64_t> result{0, 0};
     for (std::uint64_t number = 0; number < 65536; ++number) {
         const std::uint64_t tag = reinterpret_cast<std::uintptr_t>(d) | number << 48;
-        EXPECT_EQ(descriptor::of_tag(tag), d);
+        EXPECT_EQ(fd_record::of_tag(tag), d);
         const std::uint32_t before = d->edges(direction::read);
         dunlin::park::wait_node* woken = nullptr;
         dunlin::park::wait_node** end = &woken;
@@ -65,12 +65,12 @@ std::pair<int, std::uint64_t> deliver_with_each_number(descriptor* d) {
 }
 
 TEST_F(DescriptorOnce, AnEventOfAnEarlierUseIsIgnored) {
-    descriptor* record = nullptr;
+    fd_record* record = nullptr;
     std::uint64_t earlier = 0;
     int reused = 0;
     for (int i = 0; i < 20; ++i) {
         auto [a, b] = net::stream_pair();
-        descriptor* d = dunlin::io_access::of(a);
+        fd_record* d = dunlin::io_access::of(a);
         const auto [count, tag] = deliver_with_each_number(d);
         EXPECT_EQ(count, 1);
         if (d == record) {
@@ -401,7 +401,7 @@ TEST_P(Descriptor, ATurnThatIsLostOnlyLaterIsHandedOn) {
         std::atomic<bool> begun{false}, lost{true};
         run([&, &a = a] {
             dunlin::go([&] {
-                ASSERT_EQ(dunlin::io_access::of(a)->enter(direction::read), dunlin::netpoll::gate::entry::in);
+                ASSERT_EQ(dunlin::io_access::of(a)->enter(direction::read), dunlin::netpoll::fd_mutex::entry::in);
                 begun = true;
                 char c;
                 ASSERT_EQ(read(ends[0], &c, 1), 1);

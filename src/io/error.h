@@ -1,4 +1,4 @@
-// describe.h - the texts of errors.
+// error.h - the texts of errors.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// hand_off.cpp - see hand_off.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
+// retake.cpp - see retake.h. Runs on the monitor's thread: allocates nothing, creates no thread, takes no lock of
 // libc.
 //
 // Problem    A processor is of no use while its thread sleeps in the kernel; and a goroutine that computes holds up the
@@ -13,13 +13,13 @@
 //                                        soon as it has had the processor for 0.2 ms if another has just been woken: by
 //                                        a timer that is due here, or from outside while all processors were stuck
 //            The processor is taken through the handshake of handshake.h: without a signal, without the thread's help.
-//            The thread goes on as a stray.
+//            The thread goes on as a detached machine.
 // Hand on    The processor goes to an idle machine if a goroutine is runnable; else to a preempted goroutine's machine.
 //            If there is no idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for
 //            a new thread, see preempt.h); if there is none either, to the idle list. New threads are made by the
 //            thread maker, in advance.
-// Strays     A stray that computes is asked to stop (preempt.h), or gets a processor if one is idle. A stray that
-//            sleeps is looked at less and less often.
+// Detached   A detached machine that computes is asked to stop (preempt.h), or gets a processor if one is idle. A
+//            detached machine that sleeps is looked at less and less often.
 // Lending    A goroutine that was just woken mostly runs for microseconds, less than it costs to stop a thread with a
 //            signal and to wake it again. So the processor is taken as usual, for an idle machine, and the lender's
 //            thread goes on computing: the kernel schedules the two. When the borrower finds nothing more to run, it
@@ -28,16 +28,16 @@
 //            thread to stop, and its goroutine is owed the rest of its slice, as one that was stopped early. So there
 //            are more executing goroutines than processors for 0.2 ms at most, and a goroutine that computes has at
 //            least half of the time: it keeps the processor for as long before it is lent again. Without an idle
-//            machine nothing is lent, and the slice is 1 ms. Why the borrower may give the processor back: `stray` and
-//            `borrower` say where the lender's thread is, and `stray` is cleared under the scheduler lock only. If
-//            `stray` is clear, the thread has come to the runtime, or is stopped in the handler, and has been or will
-//            be given another processor. If it is set and `borrower` is not this processor, the thread has lost another
-//            processor since, perhaps in a call in which it sleeps. Otherwise it computes, and the steps are those of
-//            give_back().
+//            machine nothing is lent, and the slice is 1 ms. Why the borrower may give the processor back: `detached`
+//            and `borrower` say where the lender's thread is, and `detached` is cleared under the scheduler lock only.
+//            If `detached` is clear, the thread has come to the runtime, or is stopped in the handler, and has been or
+//            will be given another processor. If it is set and `borrower` is not this processor, the thread has lost
+//            another processor since, perhaps in a call in which it sleeps. Otherwise it computes, and the steps are
+//            those of give_back().
 // Turns      Runnable goroutines go first, but hogs get their share: one of them has a turn every slice * (hogs +
 //            others) / (hogs * processors), 2 to 100 ms, so that each goroutine gets about the same time.
 //            slice_state::preempted_turn tells a processor that the turn of a hog has come.
-#include "sched/monitor/hand_off.h"
+#include "sched/monitor/retake.h"
 
 #include <algorithm>
 #include <utility>
@@ -75,17 +75,17 @@ constexpr std::int64_t ask_again_ns = ms / 2;        // after a stop was refused
                                                      // not be stopped
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
 
-machine* strays = nullptr;  // linked by notes.next
+machine* detached_list = nullptr;  // linked by notes.next
 
-void note_stray(machine* m) noexcept {
-    stray_notes& n = m->notes;
+void note_detached(machine* m) noexcept {
+    detached_notes& n = m->notes;
     n.next_look_ns = 0;
     n.wait_ns = shortest_look_ns;
     n.since_ns = 0;
     if (n.listed) return;
     n.listed = true;
-    n.next = strays;
-    strays = m;
+    n.next = detached_list;
+    detached_list = m;
 }
 
 bool has_local_work(const processor* p) noexcept {
@@ -131,7 +131,7 @@ bool can_hand_on(const outlook& o) noexcept {
 }
 
 // The same for the processor of a thread that sleeps in a call. If no more threads can be made, the processor is taken
-// all the same: the thread comes back without it, queues its goroutine and runs another (lost_processor.cpp).
+// all the same: the thread comes back without it, queues its goroutine and runs another (reenter.cpp).
 bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
 
 // Takes p from m. `used_ns`: how much of its slice the goroutine has used; this counts when its turn comes again.
@@ -142,10 +142,10 @@ bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) n
     if (taken) {
         m->slice_used_ns = used_ns;
         m->borrower = lends ? p : nullptr;
-        m->stray_cpu_ns = platform::thread_cpu_ns(m->tid);
-        // Before the unlock: enter_slow() clears `stray` once it has had this lock. Release: a thread that sees `stray`
-        // (queue_preempted) sees that m->p is null.
-        m->stray.store(true, std::memory_order_release);
+        m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
+        // Before the unlock: enter_slow() clears `detached` once it has had this lock. Release: a thread that sees
+        // `detached` (queue_preempted) sees that m->p is null.
+        m->detached.store(true, std::memory_order_release);
     }
     if (taken && DUNLIN_UNLIKELY(tracing::on())) tracing::note_taken(p, m, how);
     p->retake.unlock();
@@ -240,7 +240,7 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     the_scheduler.hand_offs.from_blocked.add();
     o.effect = true;
     p->notes.short_calls = 0;
-    note_stray(m);
+    note_detached(m);
     hand_on(p, o);
 }
 
@@ -273,7 +273,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     s.hand_offs.from_hogs.add();
     if (early) s.hand_offs.urgent.add();
     o.effect = true;
-    note_stray(m);
+    note_detached(m);
     if (lends || stoppable) {
         m->notes.since_ns = n.sampled_ns;
         m->notes.cpu_ns = n.sampled_cpu_ns;
@@ -433,7 +433,7 @@ void look_at_processors(outlook& o) noexcept {
     }
 }
 
-// ---- strays ---------------------------------------------------------------------------------------------------------
+// ---- detached machines ----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -441,12 +441,12 @@ namespace {
 bool give_back(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
-    const bool may = m->stray.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) &&
+    const bool may = m->detached.load(std::memory_order_relaxed) && !m->condemned.load(std::memory_order_relaxed) &&
         !s.stopping.load(std::memory_order_relaxed) &&
                      s.global.size() == 0;
     processor* p = may ? take_idle_processor(m->last_p) : nullptr;
     if (p != nullptr) {
-        m->stray.store(false, std::memory_order_relaxed);
+        m->detached.store(false, std::memory_order_relaxed);
         give(p, m);  // last_p before p: enter_slow() compares them (handshake.h, S3)
         s.hand_offs.given_back.add();
     }
@@ -455,13 +455,13 @@ bool give_back(machine* m) noexcept {
 }
 
 // Doubles the time between two looks, up to a limit.
-void look_later(stray_notes& n, std::int64_t now, std::int64_t longest) noexcept {
+void look_later(detached_notes& n, std::int64_t now, std::int64_t longest) noexcept {
     n.next_look_ns = now + n.wait_ns;
     n.wait_ns = std::min(2 * n.wait_ns, longest);
 }
 
-void look_at_stray(machine* m, outlook& o) noexcept {
-    stray_notes& n = m->notes;
+void look_at_detached(machine* m, outlook& o) noexcept {
+    detached_notes& n = m->notes;
     if (o.now_ns < n.next_look_ns) return;
     const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
     const std::int64_t computed = cpu - n.cpu_ns;
@@ -508,21 +508,21 @@ void look_at_stopped_world(std::int64_t now) noexcept {
 
 }  // namespace
 
-void look_at_strays(outlook& o) noexcept {
+void look_at_detached(outlook& o) noexcept {
     scheduler& s = the_scheduler;
     look_at_stopped_world(o.now_ns);
     o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
     if (stopping_since_ns != 0) o.only_hogs = false;
-    if (s.strays_unlisted.load(std::memory_order_relaxed) &&
-        s.strays_unlisted.exchange(false, std::memory_order_acquire)) {
+    if (s.detached_unlisted.load(std::memory_order_relaxed) &&
+        s.detached_unlisted.exchange(false, std::memory_order_acquire)) {
         for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-            if (m->stray.load(std::memory_order_relaxed) && !m->notes.listed) note_stray(m);
+            if (m->detached.load(std::memory_order_relaxed) && !m->notes.listed) note_detached(m);
         }
     }
-    for (machine** link = &strays; *link != nullptr;) {
+    for (machine** link = &detached_list; *link != nullptr;) {
         machine* m = *link;
-        if (m->stray.load(std::memory_order_relaxed)) {
-            look_at_stray(m, o);
+        if (m->detached.load(std::memory_order_relaxed)) {
+            look_at_detached(m, o);
             if (m->notes.wait_ns <= longest_stop_wait_ns) {
                 o.stuck = true;
                 o.only_hogs = false;

@@ -1,7 +1,7 @@
-// The gate of a descriptor: it is closed once, by the last, and not while another uses it.
+// The fd mutex of a descriptor: it is closed once, by the last, and not while another uses it.
 #include "platform/futex.h"
-#include "platform/mortal_lock.h"
-#include "poll/gate.h"
+#include "platform/destroyable_lock.h"
+#include "poll/fd_mutex.h"
 #include "sim/cases.h"
 
 namespace {
@@ -9,10 +9,10 @@ namespace {
 using namespace dunlin;
 using namespace dunlin::sim_cases;
 using netpoll::direction;
-using netpoll::gate;
+using netpoll::fd_mutex;
 
-struct gate_state {
-    gate g;
+struct fd_mutex_state {
+    fd_mutex g;
     sim::variable<int> read_place{0, "how far readers have read"};
     sim::variable<int> open{1, "the descriptor"};
     sim::variable<int> closings{0, "how often it was closed"};
@@ -25,8 +25,8 @@ struct gate_state {
 };
 
 // Reads if it may. True: others of its kind wait, and its turn is handed on.
-void read(gate_state& s) {
-    if (s.g.enter(direction::read) != gate::entry::in) return;
+void read(fd_mutex_state& s) {
+    if (s.g.enter(direction::read) != fd_mutex::entry::in) return;
     s.use();
     s.read_place.set(s.read_place.get() + 1);
     bool last = false;
@@ -34,24 +34,24 @@ void read(gate_state& s) {
     if (last) s.end();
 }
 
-void close(gate_state& s) {
+void close(fd_mutex_state& s) {
     if (s.g.close() && s.g.end_use()) s.end();
 }
 
-void closed_once(sim::scenario& s, gate_state& g) {
+void closed_once(sim::scenario& s, fd_mutex_state& g) {
     s.at_end([&g] { sim::require(g.closings.get() == 1, "it is not closed, or twice"); });
 }
 
-const add readers{"gate/readers_and_closer", exhaustively(), [](sim::scenario& s) {
-    auto& g = s.make<gate_state>("gate");
+const add readers{"fd_mutex/readers_and_closer", exhaustively(), [](sim::scenario& s) {
+    auto& g = s.make<fd_mutex_state>("fd_mutex");
     s.thread("reader", [&g] { read(g); });
     s.thread("other reader", [&g] { read(g); });
     s.thread("closer", [&g] { close(g); });
     closed_once(s, g);
 }};
 
-const add users{"gate/user_reader_writer_and_two_closers", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
-    auto& g = s.make<gate_state>("gate");
+const add users{"fd_mutex/user_reader_writer_and_two_closers", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
+    auto& g = s.make<fd_mutex_state>("fd_mutex");
     s.thread("reader", [&g] { read(g); });
     s.thread("user", [&g] {
         if (!g.g.use()) return;
@@ -64,20 +64,20 @@ const add users{"gate/user_reader_writer_and_two_closers", exhaustively(2, 2) + 
 }};
 
 // A reader that finds another inside says that it waits; the other finds that, or the saying fails.
-const add waiting{"gate/a_waiter_is_seen", exhaustively(), [](sim::scenario& s) {
-    struct state : gate_state {
-        platform::mortal_lock lock;  // the descriptor's
+const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario& s) {
+    struct state : fd_mutex_state {
+        platform::destroyable_lock lock;  // the descriptor's
         bool waits = false;          // lock
         platform::atomic<std::uint32_t> turn{0};
     };
-    auto& g = s.make<state>("gate");
+    auto& g = s.make<state>("fd_mutex");
     const auto read_in_turn = [&g] {
-        while (g.g.enter(direction::read) != gate::entry::in) {
+        while (g.g.enter(direction::read) != fd_mutex::entry::in) {
             g.lock.lock();
-            const gate::entry e = g.g.announce(direction::read);
-            g.waits = e == gate::entry::busy;
+            const fd_mutex::entry e = g.g.announce(direction::read);
+            g.waits = e == fd_mutex::entry::busy;
             g.lock.unlock();
-            if (e != gate::entry::busy) continue;
+            if (e != fd_mutex::entry::busy) continue;
             // The leaver hands its turn on: this one is inside then.
             while (g.turn.load(std::memory_order_acquire) == 0) platform::futex_wait(g.turn, 0);
             break;

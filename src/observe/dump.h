@@ -1,11 +1,11 @@
-// report.h - what the runtime reports about itself: dumps, the deadlock report, the leak report, schedtrace.
+// dump.h - reports about goroutines: the dump, the deadlock report, and what the other reports are written with.
 #pragma once
 
 #include <cstddef>
 
 #include "platform/text.h"
 #include "sched/data/types.h"
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 
 namespace dunlin::inline v0_1::observe {
 
@@ -27,7 +27,7 @@ struct more_about_wait {
     const void* with;
 };
 void write_one(
-    page& to, const sched::goroutine& g, const sched::samples& samples, const more_about_wait& more) noexcept;
+    page& to, const sched::goroutine& g, const sched::stack_captures& captures, const more_about_wait& more) noexcept;
 
 // Calls `write` with the world stopped, and prints what it has written to stderr when the world goes on. Not for calls
 // from within the runtime.
@@ -36,33 +36,10 @@ void report_later(void (*write)(page& to) noexcept) noexcept;
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;
 
-// In a process that is about to end: writes what the recorder or a trace has not written yet (trace_file.cpp).
-// Allocates nothing.
-void write_trace_of_death() noexcept;
-// Writes the recorder's file that a too slow region has asked for.
-void write_trace_of_slow_region() noexcept;
-// A thread that runs goroutines begins or ends; called on that thread (cpu_profile.cpp).
-void profile_machine_thread(bool begins) noexcept;
-// Reads DUNLIN_TRACE.
-void read_trace_setting();
-
 // Names the goroutines that are left when the main one has ended.
 void report_leaks() noexcept;
 
-// Reads DUNLIN_DEBUG=schedtrace=1000,scheddetail=1,dumpsignal=QUIT,dumpformat=json,deadlock. The thread maker's thread
-// prints what these ask for, and what the monitor asks for by itself.
-void read_debug_settings();
-// The address in DUNLIN_DEBUG=page=ADDRESS; null: there is none.
-const char* page_setting() noexcept;
-
 // A dump to stderr, as runtime::dump().
 void dump_to_stderr(bool as_json) noexcept;
-
-// Reports goroutines that wait for each other in a circle, for mutexes and for their ends; each circle once
-// (wait_graph.h). Stops the world.
-void report_circles() noexcept;
-
-// One schedtrace line, and with `detail` one for each P, M and G.
-void write_trace(platform::text_writer& out, bool detail) noexcept;
 
 }  // namespace dunlin::observe

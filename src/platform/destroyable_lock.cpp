@@ -1,4 +1,4 @@
-#include "platform/mortal_lock.h"
+#include "platform/destroyable_lock.h"
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
 
 }  // namespace
 
-[[gnu::noinline, gnu::cold]] void mortal_lock::lock_slow() noexcept {
+[[gnu::noinline, gnu::cold]] void destroyable_lock::lock_slow() noexcept {
     std::int64_t sleep_ns = first_sleep_ns;
     // Longer each time: where others take the lock again and again, for long, only a waiter that spins sees it free.
     for (int spin_rounds = first_spin_rounds;; spin_rounds = std::min<int>(2 * spin_rounds, longest_spin_rounds)) {
@@ -35,7 +35,7 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
     }
 }
 
-[[gnu::noinline, gnu::cold]] void mortal_lock::not_held() noexcept {
+[[gnu::noinline, gnu::cold]] void destroyable_lock::not_held() noexcept {
     fatal("a lock of the runtime was unlocked while it was not held");
 }
 

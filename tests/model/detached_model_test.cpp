@@ -1,6 +1,6 @@
-// stray_model_test.cpp - a goroutine goes on without its processor: taken by the monitor, it meets the handler of the
-// preemption signal, a processor that is given to it, and its own next call into the runtime
-// (sched/monitor/hand_off.cpp, preempt.cpp, lost_processor.cpp), in every interleaving.
+// detached_model_test.cpp - a goroutine goes on without its processor: taken by the monitor, it meets the handler of
+// the preemption signal, a processor that is given to it, and its own next call into the runtime
+// (sched/monitor/retake.cpp, preempt.cpp, reenter.cpp), in every interleaving.
 //
 // m0        runs the goroutine: it computes, where the signal's handler may run at any moment, and calls into the
 //           runtime.
@@ -29,13 +29,13 @@ struct config {
     bool knows_whose_lock = true;
     bool compares_null = true;       // and when it finds none
     bool last_p_first = true;        // give() writes last_p before p
-    bool stray_under_lock = true;    // take() marks the stray before the retake lock is free,
-    bool stray_releases = true;      // and after m->p is null
-    bool handler_asks_again = true;  // for `stray`, under the scheduler lock
+    bool detached_under_lock = true;    // take() marks the machine before the retake lock is free,
+    bool detached_releases = true;      // and after m->p is null
+    bool handler_asks_again = true;  // for `detached`, under the scheduler lock
     bool handler_looks_for_idle = true;
     bool handler_inside = true;  // it says in_runtime
     bool second_look = true;     // enter_slow() looks at m->p again under the scheduler lock
-    bool stray_cleared = true;   // and clears `stray`
+    bool detached_cleared = true;   // and clears `detached`
     bool hand_on_looks = true;   // R3 after a processor was put onto the idle list by the monitor
     bool retire_looks = true;    // m1's R1
     bool rescans = true;         // m1's R3
@@ -48,12 +48,12 @@ constexpr const char* taken_twice = "a processor is given away that somebody has
 constexpr const char* preempted_owner = "a machine is preempted and has a processor";
 constexpr const char* queued_twice = "a machine is preempted twice";
 constexpr const char* lost = "a processor is lost";
-constexpr const char* stray_owner = "a machine that has a processor is still a stray";
+constexpr const char* detached_owner = "a machine that has a processor is still detached";
 constexpr const char* stands_still = "a machine stands still while a processor is idle";
 
-class stray_model {
+class detached_model {
 public:
-    explicit stray_model(const config& c) : c_(c), model(c.mem) {
+    explicit detached_model(const config& c) : c_(c), model(c.mem) {
         lock_ = model.make("lock");
         idle_ = model.make("idle list", c.m1_runs || c.p1_away ? 0 : 2);
         preempted_ = model.make("preempted");
@@ -62,7 +62,7 @@ public:
         last_p_ = model.make("m0->last_p", 1);
         taken_ = model.make("m0->taken");
         in_runtime_ = model.make("m0->in_runtime");
-        stray_ = model.make("m0->stray");
+        detached_ = model.make("m0->detached");
         asked_ = model.make("m0->preempt_asked");
         resume_word_ = model.make("m0->resume_word");
         handed_ = model.make("m0->handed_p");
@@ -95,7 +95,7 @@ private:
         signals_sent };  // of the monitor, the thief, and m1: processor 0 or 1
 
     const config c_;
-    cell lock_, idle_, preempted_, queued_, p_, last_p_, taken_, in_runtime_, stray_, asked_, resume_word_, handed_,
+    cell lock_, idle_, preempted_, queued_, p_, last_p_, taken_, in_runtime_, detached_, asked_, resume_word_, handed_,
         m1_idle_, wake_word_;
     cell retake_[2], owner_[2], used_[2];  // idle_: one bit each
 
@@ -109,7 +109,7 @@ private:
             if ((v[owner_[i]] == m0) != (v[p_] == i + 1)) return "a processor and its machine disagree";
             if ((v[owner_[i]] != nobody) == ((v[idle_] >> i & 1) != 0)) return lost;
         }
-        if (v[stray_] != 0 && v[p_] != 0) return stray_owner;
+        if (v[detached_] != 0 && v[p_] != 0) return detached_owner;
         if (v[preempted_] != 0) return v[idle_] != 0 ? stands_still : preempted_owner;
         if (v[queued_] != 0) return "the goroutine waits in a queue for ever";
         return "";
@@ -208,8 +208,8 @@ private:
             {"", "m0->p? (the second look)", [this](turn& t) {
                  if (c_.second_look && t.load(p_) != 0) t.go("mine");
              }},
-            {"", "stray = false", [this](turn& t) {
-                 if (c_.stray_cleared) t.store(stray_, 0);
+            {"", "detached = false", [this](turn& t) {
+                 if (c_.detached_cleared) t.store(detached_, 0);
              }},
             {"", "an idle processor? unlock", [this](turn& t) {
                  t.local(mine) = take_idle(t);
@@ -235,19 +235,19 @@ private:
                  t.go("user");
              }},
             // stop_if_asked()
-            {"H1", "a stray?", [this](turn& t) {
-                 if (t.load(stray_) == 0) t.go("user");
+            {"H1", "detached?", [this](turn& t) {
+                 if (t.load(detached_) == 0) t.go("user");
              }},
             {"H2", "in_runtime = 1", [this](turn& t) {
                  if (c_.handler_inside) t.store(in_runtime_, 1);
              }},
             {"H3", "lock", [this](turn& t) { t.lock(lock_); }},
-            {"H4", "still a stray?", [this](turn& t) {
-                 if (c_.handler_asks_again && t.load(stray_) == 0) t.go("go on");
+            {"H4", "still detached?", [this](turn& t) {
+                 if (c_.handler_asks_again && t.load(detached_) == 0) t.go("go on");
              }},
-            {"H5", "an idle processor? stray = false", [this](turn& t) {
+            {"H5", "an idle processor? detached = false", [this](turn& t) {
                  if (c_.handler_looks_for_idle) t.local(mine) = take_idle(t);
-                 t.store(stray_, 0);
+                 t.store(detached_, 0);
              }},
             {"H6", "no: queue", [this](turn& t) {
                  if (t.local(mine) != 0) return;
@@ -318,7 +318,7 @@ private:
                      t.local(target) = static_cast<value>(way);
                      return t.go("take");
                  }
-                 if (t.load(stray_) == 0) return t.block();
+                 if (t.load(detached_) == 0) return t.block();
                  if (way == 2) return t.guarded(idle_) == 0 ? t.block() : t.go("back");
                  if (t.local(signals_sent) == c_.signals) return t.block();
                  ++t.local(signals_sent);
@@ -330,14 +330,14 @@ private:
              }},
             // give_back()
             {"back", "lock", [this](turn& t) { t.lock(lock_); }},
-            {"", "a stray?", [this](turn& t) {
-                 if (t.load(stray_) == 0) t.go("no");
+            {"", "detached?", [this](turn& t) {
+                 if (t.load(detached_) == 0) t.go("no");
              }},
-            {"", "an idle processor and no other who wants it? stray = false", [this](turn& t) {
+            {"", "an idle processor and no other who wants it? detached = false", [this](turn& t) {
                  const value found = t.guarded(queued_) != 0 ? value{0} : take_idle(t);
                  if (found == 0) return t.go("no");
                  t.local(target) = static_cast<value>(found - 1);
-                 t.store(stray_, 0);
+                 t.store(detached_, 0);
                  t.go("give");
              }},
             {"no", "unlock", [this](turn& t) {
@@ -349,18 +349,18 @@ private:
         // take()
         p += {{"take", "lock its retake", [this](turn& t) { t.lock(retake_[t.local(target)]); }}};
         p += take_steps("took", "missed", true);
-        const step mark = {"took", "stray = true (release)",
-            [this](turn& t) { c_.stray_releases ? t.store_release(stray_, 1) : t.store(stray_, 1); }};
-        const step unlock = {c_.stray_under_lock ? "" : "took", "unlock its retake", [this](turn& t) {
+        const step mark = {"took", "detached = true (release)",
+            [this](turn& t) { c_.detached_releases ? t.store_release(detached_, 1) : t.store(detached_, 1); }};
+        const step unlock = {c_.detached_under_lock ? "" : "took", "unlock its retake", [this](turn& t) {
                                  ++t.local(takes_made);
                                  t.unlock(retake_[t.local(target)]);
-                                 if (c_.stray_under_lock) t.go("hand");
+                                 if (c_.detached_under_lock) t.go("hand");
                              }};
-        if (c_.stray_under_lock) p.push_back(mark);
+        if (c_.detached_under_lock) p.push_back(mark);
         p.push_back(unlock);
-        if (!c_.stray_under_lock) {
-            p += {{"", "stray = true, too late", [this](turn& t) {
-                       t.store(stray_, 1);
+        if (!c_.detached_under_lock) {
+            p += {{"", "detached = true, too late", [this](turn& t) {
+                       t.store(detached_, 1);
                        t.go("hand");
                    }}};
         }
@@ -517,8 +517,8 @@ private:
     }
 };
 
-testing::AssertionResult keeps(const config& c) { return holds(stray_model(c).model); }
-testing::AssertionResult breaks_with(const config& c, const char* how) { return breaks(stray_model(c).model, how); }
+testing::AssertionResult keeps(const config& c) { return holds(detached_model(c).model); }
+testing::AssertionResult breaks_with(const config& c, const char* how) { return breaks(detached_model(c).model, how); }
 
 TEST(StrayModel, EveryProcessorIsUsedByOneThreadAndNobodyStandsStillWithoutNeed) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
@@ -541,7 +541,7 @@ TEST(StrayModel, AMachineThatFindsAProcessorMustHoldTheLockOfThatOne) {
 
 // The same a moment later: m0 holds the lock of p0 and finds none, because a holder of the lock of p1 has just taken
 // that. A thief gives it back, to a machine that has found another one meanwhile; the monitor marks such a machine as a
-// stray.
+// detached machine.
 TEST(StrayModel, AMachineThatFindsNoneMustHoldTheLockOfTheOneItWasGivenLast) {
     EXPECT_TRUE(
         breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .compares_null = false}, two_processors));
@@ -554,16 +554,16 @@ TEST(StrayModel, WhoGivesAProcessorSaysWhichBeforeAThiefCanTakeIt) {
 }
 
 TEST(StrayModel, AStrayIsMarkedBeforeTheLockIsFree) {
-    EXPECT_TRUE(breaks_with({.mem = memory::sequential, .stray_under_lock = false}, preempted_owner));
+    EXPECT_TRUE(breaks_with({.mem = memory::sequential, .detached_under_lock = false}, preempted_owner));
 }
 
 // The handler sees the mark and gives itself a processor; then the null of the taker arrives, and overwrites it.
 TEST(StrayModel, MarkingAStrayReleases) {
-    EXPECT_TRUE(breaks_with({.mem = memory::weak, .stray_releases = false}, null_inside));
+    EXPECT_TRUE(breaks_with({.mem = memory::weak, .detached_releases = false}, null_inside));
 }
 
 TEST(StrayModel, AStrayThatHasAProcessorIsNoneAnyMore) {
-    EXPECT_TRUE(breaks_with({.mem = memory::sequential, .stray_cleared = false}, preempted_owner));
+    EXPECT_TRUE(breaks_with({.mem = memory::sequential, .detached_cleared = false}, preempted_owner));
 }
 
 TEST(StrayModel, TheHandlerAsksAgainUnderTheLock) {
@@ -595,7 +595,7 @@ TEST(StrayModel, WhoeverMakesAProcessorIdleLooksForThePreempted) {
 }
 
 TEST(StrayModel, EveryStepHappens) {
-    const stray_model two({.m1_runs = true, .mem = memory::sequential}),
+    const detached_model two({.m1_runs = true, .mem = memory::sequential}),
         robbed({.takes = 1, .thief = true, .mem = memory::sequential}),
         one({.p1_away = true, .mem = memory::sequential});
     EXPECT_EQ(never_made(two.model, robbed.model, one.model), std::set<std::string>());

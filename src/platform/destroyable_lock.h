@@ -1,4 +1,4 @@
-// mortal_lock.h - a lock that may be destroyed, with the object that it guards, by its last holder.
+// destroyable_lock.h - a lock that may be destroyed, with the object that it guards, by its last holder.
 //
 // Problem    What an unlock makes visible to another thread may be the last thing that keeps the object alive: the
 //            value that says "all are done" is received and the channel is destroyed while the sender is still inside
@@ -25,11 +25,11 @@
 namespace dunlin::inline v0_1::platform {
 
 // Meets the standard's Lockable. Never held across a stack switch.
-class mortal_lock {
+class destroyable_lock {
 public:
-    constexpr mortal_lock() noexcept = default;
-    mortal_lock(const mortal_lock&) = delete;
-    mortal_lock& operator=(const mortal_lock&) = delete;
+    constexpr destroyable_lock() noexcept = default;
+    destroyable_lock(const destroyable_lock&) = delete;
+    destroyable_lock& operator=(const destroyable_lock&) = delete;
 
     void lock() noexcept {
         if (!take()) [[unlikely]] {

@@ -1,12 +1,12 @@
-// gate.h - decides which operations may use a descriptor: one reader and one writer at a time, any number of others,
-// none after close().
+// fd_mutex.h - decides which operations may use a descriptor: one reader and one writer at a time, any number of
+// others, none after close().
 //
 // Problem    The kernel reuses a descriptor's number as soon as it is closed: a read that is on its way into the kernel
 //            would then read from another file. So the last user closes it.
 // Data       one word: closed; a reader is in; a writer is in; readers wait; writers wait; the number of uses, being
 //            open counts as one
 // Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller
-//                       queues, descriptor.cpp)
+//                       queues, fd_record.cpp)
 //            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its
 //                       lock)
 //            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor
@@ -16,7 +16,7 @@
 //            read), and the user that closes the descriptor sees everything.
 // Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, so no waiter tries again; a context can
 //            end a wait, too.
-// Tests      tests/poll/gate_test.cpp
+// Tests      tests/poll/fd_mutex_test.cpp
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -29,7 +29,7 @@ namespace dunlin::inline v0_1::netpoll {
 
 enum class direction : std::uint8_t { read, write };
 
-class gate {
+class fd_mutex {
 public:
     enum class entry : std::uint8_t { in, busy, closed };
 
@@ -48,7 +48,7 @@ public:
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
-            if (!(w & inside(d))) platform::fatal("a descriptor's gate is left by one that is not in");
+            if (!(w & inside(d))) platform::fatal("a descriptor's fd mutex is left by one that is not in");
             if (w & waiting(d)) return false;
         } while (!word_.compare_exchange_weak(
             w, (w & ~inside(d)) - one_use, std::memory_order_acq_rel, std::memory_order_relaxed));
@@ -94,7 +94,7 @@ public:
     }
     void nobody_waits(direction d) noexcept { word_.fetch_and(~waiting(d), std::memory_order_relaxed); }
 
-    // Opens the gate again, for another descriptor. No other thread knows it.
+    // Opens the fd mutex again, for another descriptor. No other thread knows it.
     void reopen() noexcept { word_.store(one_use, std::memory_order_release); }
 
 private:

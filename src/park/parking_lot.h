@@ -1,5 +1,5 @@
-// lot.h - where waiters for a mutex, a semaphore, a latch ... stand in line: outside the objects, keyed by the objects'
-// addresses.
+// parking_lot.h - where waiters for a mutex, a semaphore, a latch ... stand in line: outside the objects, keyed by the
+// objects' addresses.
 //
 // Problem    It must be legal to destroy an object as soon as one's own lock(), acquire() or wait() has returned, while
 //            the other party is still inside its unlock() or release(). So a waker must not touch the object after it
@@ -71,7 +71,7 @@ class alignas(64) lot_bucket {
 public:
     constexpr lot_bucket() noexcept = default;
 
-    platform::ranked_lock<platform::lock_rank::lot> lock;
+    platform::ranked_lock<platform::lock_rank::parking_lot> lock;
     platform::atomic<std::uint32_t> waiting{0};  // lock to write; wakers look. Counts announced nodes
     platform::atomic<std::uint32_t> watched{0};  // lock to write. 1: unlocks of mutexes take it (sync/mutex.cpp)
     std::uint32_t idle_looks = 0;           // lock: how many of them in a row found no waiter
@@ -133,11 +133,11 @@ inline lot_bucket& bucket_of(const void* address) noexcept {
 // For the destructor of an object: reports misuse if there is a waiter for it.
 void check_nobody_waits(const void* address, const char* report) noexcept;
 
-// What g waits for in the lot; null: nothing. For reports: looks through the whole lot, which takes tens of
+// What g waits for in the parking lot; null: nothing. For reports: looks through the whole lot, which takes tens of
 // microseconds.
 const void* object_waited_for(const sched::goroutine* g) noexcept;
 
-// For reports: f(node) for each node in the lot, under its bucket's lock.
+// For reports: f(node) for each node in the parking lot, under its bucket's lock.
 template <class F>
 void for_each_in_lot(F f) noexcept {
     for (lot_bucket& b : the_lot) {

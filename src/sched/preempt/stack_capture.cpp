@@ -1,4 +1,4 @@
-#include "sched/preempt/sample.h"
+#include "sched/preempt/stack_capture.h"
 
 #include <dunlin/detail/atomic.hpp>
 
@@ -14,14 +14,14 @@
 #include "sched/preempt/crash.h"
 #include "sched/preempt/fatal_signal.h"
 #include "sched/preempt/preempt.h"
-#include "sched/preempt/safe_place.h"
+#include "sched/preempt/safe_point.h"
 #include "stack/signal_frame.h"
 
 namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// After 5 ms the monitor lets all preempted goroutines go on (hand_off.cpp).
+// After 5 ms the monitor lets all preempted goroutines go on (retake.cpp).
 constexpr std::int64_t patience_ns = 4'000'000;
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
@@ -44,8 +44,8 @@ void one_less_pending() noexcept {
 }
 
 void withdraw(machine* m) noexcept {
-    std::uint32_t expected = machine_sample::asked;
-    if (m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed)) {
+    std::uint32_t expected = machine_capture::asked;
+    if (m->capture.state.compare_exchange_strong(expected, machine_capture::none, std::memory_order_relaxed)) {
         one_less_pending();
     }
     expected = resume_order::look;
@@ -63,17 +63,17 @@ bool call(machine* m, bool preempted) noexcept {
         platform::futex_wake(m->resume_word);
         return true;
     }
-    m->sample.signalled.store(true, std::memory_order_release);
+    m->capture.signalled.store(true, std::memory_order_release);
     return platform::send_signal(m->tid, preemption_signal);
 }
 
 void ask(machine* m) noexcept {
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || m == current_machine() ||
-        m->sample.state.load(std::memory_order_acquire) == machine_sample::taking) {
+        m->capture.state.load(std::memory_order_acquire) == machine_capture::taking) {
         return;
     }
-    m->sample.state.store(machine_sample::none, std::memory_order_relaxed);
+    m->capture.state.store(machine_capture::none, std::memory_order_relaxed);
     const goroutine_state state = g->state.load(std::memory_order_acquire);
     const bool preempted = state == goroutine_state::preempted;
     const bool computes = state == goroutine_state::running && !(g->flags & goroutine::pinned) &&
@@ -83,7 +83,7 @@ void ask(machine* m) noexcept {
         return;
     }
     pending.fetch_add(1, std::memory_order_relaxed);
-    m->sample.state.store(machine_sample::asked, std::memory_order_release);
+    m->capture.state.store(machine_capture::asked, std::memory_order_release);
     if (!call(m, preempted)) withdraw(m);
 }
 
@@ -104,12 +104,12 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
     pthread_sigmask(SIG_UNBLOCK, &faults, &before);
     sigjmp_buf out;
     if (sigsetjmp(out, 0) == 0) {
-        m->sample.escape = &out;
+        m->capture.escape = &out;
         std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler of the fault, on this thread
         stack::capture_trace(frames);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    m->sample.escape = nullptr;
+    m->capture.escape = nullptr;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (frames.size != 0) return;  // if it is 0: a fault, or nothing could be unwound
     frames.pc[0] = innermost;
@@ -119,15 +119,15 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
 namespace {
 
 void answer(machine* m, const void* context, bool may_look) noexcept {
-    std::uint32_t expected = machine_sample::asked;
-    if (m->sample.state.load(std::memory_order_relaxed) != expected) return;
-    if (!m->sample.state.compare_exchange_strong(expected, machine_sample::taking, std::memory_order_acquire,
+    std::uint32_t expected = machine_capture::asked;
+    if (m->capture.state.load(std::memory_order_relaxed) != expected) return;
+    if (!m->capture.state.compare_exchange_strong(expected, machine_capture::taking, std::memory_order_acquire,
         std::memory_order_relaxed)) {
         return;
     }
-    m->sample.frames.size = 0;
-    if (may_look) unwind_interrupted(m, context, m->sample.frames);
-    m->sample.state.store(machine_sample::taken, std::memory_order_release);
+    m->capture.frames.size = 0;
+    if (may_look) unwind_interrupted(m, context, m->capture.frames);
+    m->capture.state.store(machine_capture::taken, std::memory_order_release);
     one_less_pending();
 }
 
@@ -138,7 +138,7 @@ void for_each_machine(F f) noexcept {
 
 }  // namespace
 
-samples::samples() noexcept {
+stack_captures::stack_captures() noexcept {
     // the first call of the unwinder initialises it, under a lock
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     for_each_machine(ask);
@@ -151,19 +151,19 @@ samples::samples() noexcept {
     for_each_machine(withdraw);
 }
 
-samples::~samples() {
+stack_captures::~stack_captures() {
     for_each_machine([](machine* m) {
-        std::uint32_t expected = machine_sample::taken;
-        m->sample.state.compare_exchange_strong(expected, machine_sample::none, std::memory_order_relaxed);
+        std::uint32_t expected = machine_capture::taken;
+        m->capture.state.compare_exchange_strong(expected, machine_capture::none, std::memory_order_relaxed);
     });
 }
 
-stack::trace samples::of(const goroutine& g) const noexcept {
+stack::trace stack_captures::of(const goroutine& g) const noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (state != goroutine_state::running && state != goroutine_state::preempted) return {};
     const machine* m = machine_of(g);
-    return m != nullptr && m->sample.state.load(std::memory_order_acquire) == machine_sample::taken ? m->sample.frames
-        : stack::trace{};
+    if (m == nullptr || m->capture.state.load(std::memory_order_acquire) != machine_capture::taken) return {};
+    return m->capture.frames;
 }
 
 const void* asleep_at(const goroutine& g) noexcept {
@@ -172,10 +172,10 @@ const void* asleep_at(const goroutine& g) noexcept {
         : nullptr;
 }
 
-bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
+bool capture_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
     // The signal is ours even if the request has been withdrawn since: a system call that the signal has ended is made
     // again in either case.
-    if (info->si_code != SI_TKILL || !m->sample.signalled.exchange(false, std::memory_order_acquire)) return false;
+    if (info->si_code != SI_TKILL || !m->capture.signalled.exchange(false, std::memory_order_acquire)) return false;
     stack::repeat_interrupted_call(context);
     // Inside the runtime the thread may hold one of its locks.
     const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;
@@ -183,12 +183,12 @@ bool sample_if_asked(machine* m, const siginfo_t* info, void* context) noexcept 
     return true;
 }
 
-void sample_if_asked_again(machine* m, const void* context) noexcept {
+void capture_if_asked_again(machine* m, const void* context) noexcept {
     answer(m, context, true);
 }
 
 void end_sample_that_faults(machine* m) noexcept {
-    if (m->sample.escape != nullptr) siglongjmp(*static_cast<sigjmp_buf*>(m->sample.escape), 1);
+    if (m->capture.escape != nullptr) siglongjmp(*static_cast<sigjmp_buf*>(m->capture.escape), 1);
 }
 
 }  // namespace dunlin::sched

@@ -1,0 +1,15 @@
+// trace_file.h - the ends of traces and of the recorder.
+#pragma once
+
+namespace dunlin::inline v0_1::observe {
+
+// In a process that is about to end: writes what the recorder or a trace has not written yet.
+// Allocates nothing.
+void write_trace_of_death() noexcept;
+// Writes the recorder's file that a too slow region has asked for.
+void write_trace_of_slow_region() noexcept;
+
+// Reads DUNLIN_TRACE.
+void read_trace_setting();
+
+}  // namespace dunlin::observe
