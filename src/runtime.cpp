@@ -1,5 +1,7 @@
 // runtime.cpp - the only file that knows every layer: it wires them and starts them.
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <pthread.h>
@@ -57,12 +59,13 @@ namespace sched {
     if (s.started.load(std::memory_order_acquire)) return;
     platform::be_the_one_that_works();
     api::check_barriers_setting();
-    platform::remember_signal_mask();
     platform::set_stoppable(sched::may_be_stopped_here);
     platform::watch_allocations();
     wire();
     api::choose_guards();
     api::choose_preemption();
+    // A program whose main() blocks all signals, for a thread that takes them by sigwait(), blocks these as well.
+    platform::remember_signal_mask(std::array{sched::preemption_signal, SIGSEGV, SIGBUS, SIGILL, SIGFPE});
     s.default_stack_class = api::default_stack_class();
     s.cpus.store(platform::affinity_cpus(), std::memory_order_relaxed);
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);

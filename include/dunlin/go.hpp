@@ -52,8 +52,8 @@ enum class leftovers : unsigned char {
     cancel_and_wait,
 };
 
-/// How the runtime is started by run(). A member that is zero or empty leaves what the environment says, or else the
-/// default.
+/// How the runtime is started by run(). What `max_procs` and `stack_size` set remains set for later runs; a zero leaves
+/// what an earlier run() or runtime::set_max_procs() has set, at first what the environment says, or else the default.
 struct run_options {
     /// How many goroutines execute at the same time: 1 to 1024. 0: DUNLIN_MAXPROCS, else GOMAXPROCS, else the CPUs that
     /// the affinity mask and the cgroup quota allow.
@@ -156,8 +156,8 @@ DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void*
 ///           (as in Go). Those that were computing are stopped at their next call into the runtime, or by a signal
 ///           within milliseconds. run() may be called again.
 /// Order     Everything before the call happens before f starts; everything f did happens before the return.
-/// Throws    std::logic_error if called from a goroutine or while another run() is active, std::invalid_argument for
-///           options out of range, std::bad_alloc.
+/// Throws    std::logic_error if called from a goroutine (in on_thread_stack(), too) or while another run() is active,
+///           std::invalid_argument for options out of range, std::bad_alloc.
 template <class F>
     requires std::invocable<F&>
 auto run(const run_options& options, F&& f,
@@ -289,7 +289,8 @@ public:
 /// The calling goroutine.
 namespace this_goroutine {
 
-/// A number that no other goroutine of the process has or had; the main goroutine's is 1. 0 on a plain thread.
+/// A number that no other goroutine of the process has or had; that of the first run()'s main
+/// goroutine is 1. 0 on a plain thread.
 DUNLIN_API std::uint64_t id() noexcept;
 /// The name that set_name() or go_options::name gave it, else "". A copy.
 DUNLIN_API std::string name();

@@ -72,7 +72,7 @@ struct listen_options {
     bool reuse_address = true;  ///< SO_REUSEADDR: the port may be bound again while old connections of it linger
     /// SO_REUSEPORT: several listeners (of other processes too) share the port; the kernel divides its connections
     bool reuse_port = false;
-    bool unlink = true;         ///< a Unix socket's path is removed by close()
+    bool unlink = true;         ///< close() of a listener removes its path (a Unix socket's); a packet socket's remains
     stream_options accepted = {};
 };
 
@@ -343,8 +343,8 @@ inline stream dial(std::string_view network, const address& a, const stream_opti
     return dial(network, std::string_view(a.to_string()), options);
 }
 
-/// A packet socket bound to an address: "udp", "udp4", "udp6", "unixgram". Throws io_error; with a context:
-/// context_cancelled.
+/// A packet socket bound to an address: "udp", "udp4", "udp6", "unixgram" (whose path close() does not remove, as in
+/// Go). Of the options only `reuse_port` applies. Throws io_error; with a context: context_cancelled.
 DUNLIN_API packet_conn listen_packet(
     std::string_view network, std::string_view address, const listen_options& options = {});
 DUNLIN_API packet_conn listen_packet(
@@ -387,7 +387,8 @@ DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 /// The addresses of "host:port" from the system's resolver (/etc/hosts, DNS, ...), in its order. The port may be a
 /// service's name (a few are known where the system has no /etc/services), or missing: 0. Without a port an IPv6
 /// address needs no brackets ("::1"), unless its end could be a port ("fe80::1:80": an error). Numbers, an empty host
-/// and "localhost" (both mean this machine) need no resolver.
+/// and "localhost" need no resolver. An empty host, "localhost", "0.0.0.0" and "::" mean this machine, as for dial():
+/// its loopback addresses, of both families if the network allows both.
 /// Blocks    The goroutine. A look-up occupies a thread; equal look-ups share one. A run() has at most 64 at a time;
 ///           further callers wait for their turn within their limit. A look-up whose callers have all given up goes on
 ///           in the background; up to 192 of these do not count among the 64.

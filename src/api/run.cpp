@@ -24,6 +24,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/thread_stack.h"
 #include "sched/machines/deadlock.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/lifetime.h"
@@ -135,7 +136,7 @@ static void wait_for_leftovers(const run_options& options) {
 }
 
 void run_main(const run_options& options, void (*entry)(void*), void* frame, std::source_location where) {
-    if (sched::current_machine() != nullptr)
+    if (sched::own_machine() != nullptr)  // in on_thread_stack() too
         throw std::logic_error("dunlin::run: called in a goroutine; use go() or spawn()");
     if (options.max_procs > sched::max_procs_limit) {
         throw std::invalid_argument(

@@ -297,6 +297,10 @@ std::size_t file::pwrite(const_buffer b, std::uint64_t offset, std::error_code& 
             break;
         }
         done += static_cast<std::size_t>(n);
+        if (n == 0) {
+            ec = std::make_error_code(std::errc::io_error);  // as in io_write: it would never change
+            break;
+        }
     }
     return done;
 }

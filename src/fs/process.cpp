@@ -423,6 +423,8 @@ public:
                     on_readable(child_.standard_error(), [this] { take(child_.standard_error(), result_.error); }));
             select(std::span<select_case>(cases));
         }
+        // Thrown here: the child may have ended long ago, and only what it has started holds its streams open.
+        if (cancelled) throw context_cancelled(ctx.err());
         child_.standard_input().close();
     }
 

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <optional>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -68,9 +69,18 @@ int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
     return error;
 }
 
-void remember_signal_mask() noexcept {
+void remember_signal_mask(std::span<const int> unblocked) noexcept {
     pthread_sigmask(SIG_SETMASK, nullptr, &initial_mask);
+    for (const int signal : unblocked) sigdelset(&initial_mask, signal);
     mask_known = true;
+}
+
+bool blocks_more_than_usual(const sigset_t& mask) noexcept {
+    // The kernel's part: 64 signals.
+    std::uint64_t now, usual;
+    std::memcpy(&now, &mask, sizeof now);
+    std::memcpy(&usual, &initial_mask, sizeof usual);
+    return (now & ~usual) != 0;
 }
 
 pid_t thread_id() noexcept {
@@ -127,12 +137,34 @@ std::size_t read_current_call(pid_t tid, char* text, std::size_t size) noexcept 
     return read_proc(path.view().data(), text, size);
 }
 
+// Whether the thread's state is R; empty: not known. Unlike the call, the state may be read by a process that has given
+// its privileges up (setuid()), whose own files under /proc belong to root.
+std::optional<bool> is_in_state_running(pid_t tid) noexcept {
+    text_writer path(-1);
+    path << "/proc/self/task/" << static_cast<int>(tid) << "/stat" << std::string_view("\0", 1);
+    char text[64];  // the number, the name (15 bytes at most) in parentheses, the state
+    if (read_proc(path.view().data(), text, sizeof text) == 0) return std::nullopt;
+    const char* end_of_name = std::strrchr(text, ')');
+    if (end_of_name == nullptr) return std::nullopt;
+    return std::strncmp(end_of_name, ") R", 3) == 0;
+}
+
+// Whether the thread has had a CPU in the next 50 us. Without a file, for a process that has no descriptor left.
+bool uses_a_cpu(pid_t tid) noexcept {
+    const std::int64_t before = thread_cpu_ns(tid);
+    const timespec pause{.tv_sec = 0, .tv_nsec = 50'000};
+    raw_syscall(SYS_nanosleep, syscall_arg(&pause), 0);
+    return thread_cpu_ns(tid) != before;
+}
+
 }  // namespace
 
 bool thread_is_running(pid_t tid) noexcept {
     if (simulation* s = simulation_here()) return s->look_at(tid).runs;
     char text[64];
-    return read_current_call(tid, text, sizeof text) != 0 && std::strncmp(text, "running", 7) == 0;
+    if (read_current_call(tid, text, sizeof text) != 0) return std::strncmp(text, "running", 7) == 0;
+    const std::optional<bool> running = is_in_state_running(tid);
+    return running ? *running : uses_a_cpu(tid);
 }
 
 const void* thread_sleeps_at(pid_t tid) noexcept {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <sys/types.h>
 
 #include "platform/simulated.h"
@@ -34,8 +36,10 @@ int start_thread(void* argument) noexcept {
     return detail::start_thread(entry, argument);
 }
 
-// Notes the calling thread's signal mask as the one for all threads to come.
-void remember_signal_mask() noexcept;
+// Notes the calling thread's signal mask, without `unblocked`, as the one for all threads to come.
+void remember_signal_mask(std::span<const int> unblocked) noexcept;
+// Whether the mask blocks a signal that the noted one does not.
+bool blocks_more_than_usual(const sigset_t& mask) noexcept;
 
 pid_t thread_id() noexcept;
 // A number that no other thread has as long as this one lives.

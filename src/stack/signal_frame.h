@@ -19,6 +19,15 @@ inline std::uintptr_t interrupted_pc(const void* handler_context) noexcept {
 #endif
 }
 
+inline std::uintptr_t interrupted_sp(const void* handler_context) noexcept {
+    const auto* context = static_cast<const ucontext_t*>(handler_context);
+#if defined(__x86_64__)
+    return static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+    return context->uc_mcontext.sp;
+#endif
+}
+
 // For a frame that no kernel has made (src/sim).
 inline void set_interrupted_pc(void* handler_context, std::uintptr_t pc) noexcept {
     auto* context = static_cast<ucontext_t*>(handler_context);
@@ -29,15 +38,10 @@ inline void set_interrupted_pc(void* handler_context, std::uintptr_t pc) noexcep
 #endif
 }
 
-// True: what was interrupted is itself a signal handler, the program's or a sanitizer's, on the alternate stack. A
-// handler that runs on the stack of what it has interrupted cannot be told from ordinary code.
-inline bool interrupts_a_handler(const void* handler_context) noexcept {
+// True: what was interrupted is itself a signal handler, on the alternate stack.
+inline bool interrupts_alternate_stack(const void* handler_context) noexcept {
     const auto* context = static_cast<const ucontext_t*>(handler_context);
-#if defined(__x86_64__)
-    const auto sp = static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_RSP]);
-#elif defined(__aarch64__)
-    const std::uintptr_t sp = context->uc_mcontext.sp;
-#endif
+    const std::uintptr_t sp = interrupted_sp(handler_context);
     // The flags of uc_stack do not say it: the kernel writes there whether the stack disarms itself, and no more.
     return sp - reinterpret_cast<std::uintptr_t>(context->uc_stack.ss_sp) < context->uc_stack.ss_size;
 }

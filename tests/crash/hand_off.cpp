@@ -8,9 +8,11 @@
 #include <fstream>
 #include <malloc.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sstream>
 #include <string>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -123,6 +125,74 @@ int loop_beside_main(wanted what, int seconds) {
 int loop_until_stopped() { return loop_beside_main(wanted::stopped, 25); }
 int loop_until_taken() { return loop_beside_main(wanted::taken, 25); }
 int loop_of_a_second() { return loop_beside_main(wanted::nothing, 1); }
+
+// Whether the end of run() stops a goroutine that computes.
+int leave_one_behind() {
+    static std::atomic<long> turns{0};
+    dunlin::run([] {
+        dunlin::go([] {
+            for (;;) turns.fetch_add(1, std::memory_order_relaxed);
+        });
+        while (turns == 0) dunlin::sleep_for(1ms);
+    });
+    const long at_end = turns;
+    usleep(50'000);
+    std::puts(turns == at_end ? "frozen" : "computes after the end of run()");
+    return 0;
+}
+
+// As main() does where one thread takes all signals, by sigwait().
+int all_signals_blocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    loop_until_stopped();
+    return leave_one_behind();
+}
+
+// No file can be opened: the monitor cannot read under /proc.
+int no_more_descriptors() {
+    dunlin::run([] {});
+    rlimit r{};
+    getrlimit(RLIMIT_NOFILE, &r);
+    r.rlim_cur = 3;
+    setrlimit(RLIMIT_NOFILE, &r);
+    loop_until_stopped();
+    return leave_one_behind();
+}
+
+// As a server that was started by root and has given its privileges up.
+int no_more_privileges() {
+    dunlin::run([] {});
+    if (geteuid() == 0 && setuid(65534) != 0) return 1;
+    prctl(PR_SET_DUMPABLE, 0);
+    loop_until_stopped();
+    return leave_one_behind();
+}
+
+// A goroutine is in a signal handler, on its own stack, when run() ends: the handler has interrupted any code, malloc's
+// for instance, so it is let go on.
+int in_a_handler_at_the_end() {
+    static std::atomic<bool> begun{false}, finished{false};
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+        begun = true;
+        for (const long until = now_ms() + 100; now_ms() < until;) {
+            for (int i = 0; i < 1'000'000; ++i) asm volatile("");
+        }
+        finished = true;
+    };
+    sigaction(SIGUSR1, &action, nullptr);
+    dunlin::run([] {
+        dunlin::go([] {
+            raise(SIGUSR1);
+            for (;;) asm volatile("");
+        });
+        while (!begun) dunlin::sleep_for(1ms);
+    });
+    std::puts(finished ? "finished" : "stopped in the handler");
+    return 0;
+}
 
 int blocked_and_ticks() {
     return tick_beside(wanted::ticks, [](std::atomic<bool>& over) {
@@ -301,6 +371,10 @@ constexpr support::scenario all[] = {
     {"loop_until_stopped", loop_until_stopped},
     {"loop_until_taken", loop_until_taken},
     {"loop_of_a_second", loop_of_a_second},
+    {"all_signals_blocked", all_signals_blocked},
+    {"in_a_handler_at_the_end", in_a_handler_at_the_end},
+    {"no_more_descriptors", no_more_descriptors},
+    {"no_more_privileges", no_more_privileges},
     {"blocked_and_ticks", blocked_and_ticks},
     {"own_handler_before", own_handler_before},
     {"own_handler_after", own_handler_after},

@@ -235,6 +235,14 @@ TEST_P(Process, RunsUntilItIsCancelled) {
     });
 }
 
+// What the child has started holds its output open, and the child is gone.
+TEST_P(Process, RunIsCancelledAlsoWhenOnlyTheOutputIsWaitedFor) {
+    run([] {
+        auto ctx = dunlin::with_timeout(dunlin::context::background(), 50ms);
+        EXPECT_THROW(process::run(shell("echo part; sleep 3 &"), {}, ctx), dunlin::context_cancelled);
+    });
+}
+
 TEST_P(Process, DroppedChildrenAreReaped) {
     run([] {
         std::vector<int> children;

@@ -538,6 +538,24 @@ TEST_F(GoPreempt, NotAtAllIfToldSo) {
     EXPECT_EQ(blocked.out, "ticked\n") << blocked;
 }
 
+TEST_F(GoPreempt, InAProgramThatBlocksAllSignalsOrMayNotReadUnderProc) {
+    if (support::sanitized || support::emulated) GTEST_SKIP() << "they delay signals, and read under /proc themselves";
+    allow(120s);
+    for (const char* scenario : {"all_signals_blocked", "no_more_descriptors", "no_more_privileges"}) {
+        const auto r = hand_off(scenario);
+        EXPECT_EQ(r.status, 0) << scenario << r;
+        EXPECT_EQ(r.out, "ticked\ntaken\nstopped\nfrozen\n") << scenario << r;
+        EXPECT_EQ(r.err, "") << scenario << r;
+    }
+}
+
+TEST_F(GoPreempt, AHandlerOnAGoroutinesOwnStackIsNotStopped) {
+    if (support::sanitized || support::emulated) GTEST_SKIP() << "they call handlers in their own way";
+    const auto r = hand_off("in_a_handler_at_the_end");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "finished\n") << r;
+}
+
 TEST_F(GoPreempt, WithTheProgramsOwnHandlerOfTheSignal) {
     allow(120s);
     const auto before = hand_off("own_handler_before");

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <ucontext.h>
 #include <vector>
 
 #include "support/runtime_test.h"
@@ -279,6 +280,37 @@ TEST_P(Task, ChildrenOfGoroutinesWithSmallStacksHaveDefaultStacks) {
             }).get();
             ASSERT_EQ(got, 200);
         }
+    });
+}
+
+// A generator of the program's own, as Boost.Context makes them: its stack is no place for a child.
+TEST_P(Task, AChildIsNotRunOnAStackThatTheProgramHasMade) {
+    if (support::sanitized || support::emulated) GTEST_SKIP() << "they do not know of the program's stack";
+    run([] {
+        struct generator {
+            ucontext_t inside{}, outside{};
+            std::vector<std::byte> stack = std::vector<std::byte>(std::size_t{64} << 10);
+            bool child_elsewhere = false;
+        };
+        const auto g = std::make_unique<generator>();
+        static generator* here;
+        here = g.get();
+        getcontext(&g->inside);
+        g->inside.uc_stack.ss_sp = g->stack.data();
+        g->inside.uc_stack.ss_size = g->stack.size();
+        g->inside.uc_link = &g->outside;
+        makecontext(
+            &g->inside,
+            [] {
+                generator* me = here;
+                const auto* child = dunlin::spawn([] {
+                    return static_cast<const std::byte*>(__builtin_frame_address(0));
+                }).get();
+                me->child_elsewhere = child < me->stack.data() || child >= me->stack.data() + me->stack.size();
+            },
+            0);
+        swapcontext(&g->outside, &g->inside);
+        EXPECT_TRUE(g->child_elsewhere);
     });
 }
 

@@ -125,6 +125,18 @@ TEST_P(ThreadStack, CallsNestAndTheRuntimeIsThereAsOnAPlainThread) {
     });
 }
 
+// The end of that run() would wait for the call, and take the caller's goroutine away.
+TEST_P(ThreadStack, RunIsRefusedThere) {
+    run([] {
+        try {
+            dunlin::on_thread_stack([] { dunlin::run([] {}); });
+            FAIL();
+        } catch (const std::logic_error& e) {
+            EXPECT_STREQ(e.what(), "dunlin::run: called in a goroutine; use go() or spawn()");
+        }
+    });
+}
+
 TEST_P(ThreadStack, OthersRunMeanwhile) {
     run([] {
         std::atomic<int> rounds{0};

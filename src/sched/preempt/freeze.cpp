@@ -13,10 +13,11 @@
 // Patience   20 ms, and for each thread a millisecond of CPU time since it was asked: on a busy computer it may take
 //            longer before a thread runs at all, and a thread can stop only while it runs. A thread that has had both
 //            without stopping is left to the monitor.
-// Handlers   A thread that is interrupted in a signal handler on the alternate stack is not stopped there: a
-//            sanitizer's handler, or a crash reporter's, holds locks that the exit of the process wants, and only its
-//            report says why the program died. The end of run() waits for such a thread, as for a report of our own
-//            (crash.h): ten seconds at most, whether it sleeps or not, once a signal has found it there.
+// Handlers   A thread that is interrupted in a signal handler of the program (program_handler.h) is not stopped there:
+//            a sanitizer's handler, or a crash reporter's, holds locks that the exit of the process wants, and only its
+//            report says why the program died; and a profiler's may have interrupted malloc. The end of run() waits for
+//            such a thread, as for a report of our own (crash.h): ten seconds at most, whether it sleeps or not, once a
+//            signal has found it there.
 // Limits     If a program blocks SIGURG in a goroutine, or handles it itself, its computing goroutines run on until the
 //            process is gone. In a statically linked program libc cannot be told from the program: then no computing
 //            goroutine is frozen at all.
@@ -36,6 +37,7 @@
 #include "sched/goroutines/thread_stack.h"
 #include "sched/preempt/frozen.h"
 #include "sched/preempt/preempt.h"
+#include "sched/preempt/program_handler.h"
 #include "sched/preempt/safe_point.h"
 #include "sched/preempt/stack_capture.h"
 #include "stack/sanitizer.h"
@@ -67,6 +69,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 }
 
 void on_signal(int signal, siginfo_t* info, void* context) {
+    note_handler_return(__builtin_return_address(0));
     machine* m = current_machine();
     const bool sampled = m != nullptr && capture_if_asked(m, info, context);
     if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
@@ -77,7 +80,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     // the call on the thread's own stack is about to begin, or has just ended
     if (m->lent.load(std::memory_order_relaxed)) return;
-    const bool in_handler = stack::interrupts_a_handler(context);
+    const bool in_handler = interrupts_program_handler(m, context);
     m->in_handler.store(in_handler, std::memory_order_relaxed);
     if (in_handler) return;
     if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;

@@ -13,6 +13,7 @@
 #include "sched/machines/trace.h"
 #include "sched/machines/wake.h"
 #include "sched/preempt/frozen.h"
+#include "sched/preempt/program_handler.h"
 #include "sched/preempt/safe_point.h"
 #include "sched/preempt/stack_capture.h"
 #include "stack/signal_frame.h"
@@ -48,7 +49,7 @@ bool is_stoppable(machine* m, void* context) noexcept {
     if (g == nullptr || (g->flags & goroutine::pinned)) return false;
     // If it were stopped in a handler of the program, it would still be there when its run() ends (freeze.cpp,
     // Handlers).
-    if (stack::interrupts_a_handler(context)) return false;
+    if (interrupts_program_handler(m, context)) return false;
     const std::uintptr_t pc = stack::interrupted_pc(context);
     m->stopped_in_library = !may_stop_at(pc);
     const bool spins = spins_at(pc);
