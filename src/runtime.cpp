@@ -66,7 +66,6 @@ namespace sched {
     api::choose_preemption();
     // A program whose main() blocks all signals, for a thread that takes them by sigwait(), blocks these as well.
     platform::remember_signal_mask(std::array{sched::preemption_signal, SIGSEGV, SIGBUS, SIGILL, SIGFPE});
-    s.default_stack_class = api::default_stack_class();
     s.cpus.store(platform::affinity_cpus(), std::memory_order_relaxed);
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
     install_crash_handlers();
@@ -76,6 +75,7 @@ namespace sched {
             EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");
     }
     set_max_procs(api::default_max_procs());
+    set_default_stack_class(api::default_stack_class());
     observe::read_debug_settings();
     std::atexit(api::stop_at_exit);
     pthread_atfork(nullptr, nullptr, sched::leave_runtime_in_child);

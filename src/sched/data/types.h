@@ -587,7 +587,9 @@ struct scheduler {
     platform::atomic<std::uint32_t> procs_made{0};   // processors[0 .. procs_made) exist; grows only
     platform::atomic<processor*> processors[max_procs_limit] = {};
     event_source* events = nullptr;             // constant after the start
-    platform::atomic<unsigned> default_stack_class{stack::dense_class};  // changed while the world is stopped
+    // changed while the world is stopped, both by set_default_stack_class()
+    platform::atomic<unsigned> default_stack_class{stack::dense_class};
+    platform::atomic<std::ptrdiff_t> least_in_place{stack::least_in_place(stack::dense_class)};
     platform::atomic<bool> started{false};
     platform::atomic<bool> stopping{false};          // changed under lock: the world stops (processor.cpp)
     platform::atomic<std::uint32_t> cpus{2};         // in the affinity mask, when the runtime started

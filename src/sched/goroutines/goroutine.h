@@ -86,13 +86,12 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
 // Is there room on this stack for a child that expects a stack of its own?
 [[gnu::always_inline]] inline bool room_for_child(const goroutine* self) noexcept {
     if (self->flags & goroutine::locked) return false;  // its thread runs no other goroutine
-    // A child may expect a stack of the default size. It gets all but 64 KiB of that (of small stacks, three quarters),
-    // or else runs on a stack of its own. So does a child whose joiner is on a stack that the program has made
-    // (makecontext(3), Boost.Context): that is above this one, or below it, where `left` wraps round.
+    // A child may expect a stack of the default size. It gets nearly that, or else runs on a stack of its own. So does
+    // a child whose joiner is on a stack that the program has made (makecontext(3), Boost.Context): that is above this
+    // one, or below it, where less than nothing is left.
     const std::byte* here = static_cast<const std::byte*>(__builtin_frame_address(0));
-    const auto left = static_cast<std::size_t>(here - self->stack->low());
-    const std::size_t full = stack::slot_bytes(the_scheduler.default_stack_class.load(std::memory_order_relaxed));
-    return left >= full - std::min(full / 4, std::size_t{64} << 10) && left <= self->stack->usable();
+    const std::ptrdiff_t left = here - self->stack->low();
+    return left >= the_scheduler.least_in_place.load(std::memory_order_relaxed) && here < self->stack->top;
 }
 
 // `self`, which is already queued as runnable, gives its thread to the scheduler's stack. Returns when self runs again;

@@ -189,6 +189,7 @@ void set_default_stack_class(unsigned size_class) noexcept {
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) give_stacks_to_arena(s.processor_at(i), 0);
     s.default_stack_class.store(size_class, std::memory_order_relaxed);
+    s.least_in_place.store(static_cast<std::ptrdiff_t>(stack::least_in_place(size_class)), std::memory_order_relaxed);
     start_world();
 }
 
