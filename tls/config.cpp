@@ -240,17 +240,20 @@ config& config::trust(const std::string& file) {
     const std::string pem = contents_of("trusted certificate", file);
     add_trusted(data_->context.get(), pem, file);
     data_->trusts_system = false;
+    data_->tickets.forget();
     return *this;
 }
 
 config& config::trust_from_memory(std::string_view pem) {
     add_trusted(data_->context.get(), pem, in_memory);
     data_->trusts_system = false;
+    data_->tickets.forget();
     return *this;
 }
 
 config& config::require_client_certificate() {
     data_->asks_clients = true;
+    data_->tickets.forget();
     return *this;
 }
 
@@ -290,7 +293,8 @@ config& config::minimum_version(version v) {
 config& config::ciphers(std::initializer_list<std::string_view> names) {
     std::string old_ones, new_ones;
     for (const std::string_view name : names) {
-        if (name.empty() || name.find(':') != name.npos)
+        constexpr std::string_view allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        if (name.empty() || name.find_first_not_of(allowed) != name.npos)
             throw std::invalid_argument("tls: one name of a cipher suite each: \"" + std::string(name) + '"');
         check_cipher(std::string(name));
         std::string& list = name.starts_with("TLS_") ? new_ones : old_ones;
@@ -306,6 +310,9 @@ config& config::ciphers(std::initializer_list<std::string_view> names) {
 config& config::session_tickets(unsigned count, std::chrono::nanoseconds key_period) {
     if (key_period.count() <= 0)
         throw std::invalid_argument("tls: the keys of session tickets serve for more than 0 ns");
+    constexpr unsigned most = 16;  // a client takes many more for a flood of messages without data
+    if (count > most)
+        throw std::invalid_argument("tls: " + std::to_string(count) + " session tickets for each client: 16 at most");
     data_->tickets.serve(data_->context.get(), key_period);
     SSL_CTX_set_num_tickets(data_->context.get(), count);
     if (count != 0) {

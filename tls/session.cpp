@@ -47,8 +47,12 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     show_certificates(c);
     if (s == side::server) {
         SSL_set_accept_state(ssl_.get());
-        if (c.data_->asks_clients)
+        if (c.data_->asks_clients) {
             SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+            // A session of a client that was not asked is not resumed: OpenSSL would not ask then either.
+            constexpr unsigned char asked[] = "dunlin, clients asked";
+            if (SSL_set_session_id_context(ssl_.get(), asked, sizeof asked - 1) != 1) throw std::bad_alloc();
+        }
         return;
     }
     SSL_set_connect_state(ssl_.get());
@@ -71,8 +75,12 @@ void session::show_certificates(const config& c) {
 
 void session::verify_name(std::string_view name) {
     const bool verifies = (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0;
-    std::string host(name.substr(0, name.find('%')));  // without the zone of an IPv6 address
+    std::string host(name);
+    if (host.find(':') != host.npos) host.resize(std::min(host.size(), host.find('%')));  // without an IPv6 zone
     if (host.ends_with('.')) host.pop_back();
+    // For OpenSSL a name that begins with a dot stands for all its subdomains, and an address ends at a NUL.
+    if (host.starts_with('.') || host.find('\0') != host.npos)
+        throw_tls_error("tls handshake with " + peer_, std::make_error_code(std::errc::invalid_argument));
     if (host.empty()) {
         if (verifies) throw_tls_error("tls handshake with " + peer_, make_error_code(errc::no_server_name));
         return;
@@ -407,6 +415,11 @@ std::size_t session::write_in_turn(
         if (s.what != outcome::done && s.what != outcome::wants_input)
             ec = s.error ? s.error : make_error_code(errc::protocol);
         if (ec || !all) break;
+    }
+    // A part has been sent, and its rest will not be: nothing may follow it.
+    if (ec && all && done != 0) {
+        const std::lock_guard hold(lock_);
+        if (!write_error_) write_error_ = ec;
     }
     return done;
 }

@@ -34,12 +34,20 @@ void ticket_keys::serve(SSL_CTX* context, std::chrono::nanoseconds period) {
     SSL_CTX_set_tlsext_ticket_key_evp_cb(context, choose);
 }
 
+void ticket_keys::forget() noexcept {
+    const std::lock_guard hold(lock_);
+    has_current_ = has_previous_ = false;
+    OPENSSL_cleanse(&current_, sizeof current_);
+    OPENSSL_cleanse(&previous_, sizeof previous_);
+}
+
 // With lock_. False: no random bytes are available.
 bool ticket_keys::succeed(std::chrono::steady_clock::time_point now) {
     const auto age = now - changed_;
     if (has_current_ && age < period_) return true;
     if (has_current_ && age < 2 * period_) {
         previous_ = current_;
+        previous_made_ = changed_;
         has_previous_ = true;
     } else {
         OPENSSL_cleanse(&previous_, sizeof previous_);
@@ -62,12 +70,13 @@ ticket_keys::verdict ticket_keys::current(key& k) {
 ticket_keys::verdict ticket_keys::named(const unsigned char* name, key& k) {
     const auto has_name = [name](const key& one) { return std::equal(one.name.begin(), one.name.end(), name); };
     const std::lock_guard hold(lock_);
-    if (!succeed(std::chrono::steady_clock::now())) return verdict::failed;
+    const auto now = std::chrono::steady_clock::now();
+    if (!succeed(now)) return verdict::failed;
     if (has_name(current_)) {
         k = current_;
         return verdict::current;
     }
-    if (!has_previous_ || !has_name(previous_)) return verdict::unknown;
+    if (!has_previous_ || !has_name(previous_) || now - previous_made_ >= 2 * period_) return verdict::unknown;
     k = previous_;
     return verdict::previous;
 }

@@ -3,8 +3,8 @@
 // Problem    An attacker that learns a ticket's key can read the data of its session (TLS 1.2) and impersonate the
 //            ticket's owner. OpenSSL makes one key and keeps it for as long as the process runs.
 // Protocol   The current key encrypts. When it has served for `period` it becomes the previous one, which still
-//            decrypts (the client then gets a new ticket), and is forgotten one period later. Keys are changed only
-//            when a ticket is made or shown, so a server without clients keeps its keys, and a client that comes too
+//            decrypts (the client then gets a new ticket), until it is two periods old. Keys are changed only when a
+//            ticket is made or shown, so a server without clients keeps its keys in memory, and a client that comes too
 //            late makes a full handshake.
 // Threads    Called inside OpenSSL, where nothing may park: so the lock is a std::mutex, held for a few copies.
 // Source     Go's crypto/tls: a new key each day, seven of them valid.
@@ -27,6 +27,8 @@ public:
 
     // From then on the tickets of this context use these keys. Throws std::bad_alloc.
     void serve(SSL_CTX* context, std::chrono::nanoseconds period);
+    // Tickets that were made before are worth nothing from now on.
+    void forget() noexcept;
 
 private:
     struct key {
@@ -43,7 +45,7 @@ private:
 
     std::mutex lock_;
     std::chrono::nanoseconds period_{};                // lock_
-    std::chrono::steady_clock::time_point changed_{};  // lock_
+    std::chrono::steady_clock::time_point changed_{}, previous_made_{};  // lock_: when each key was made
     key current_{}, previous_{};                       // lock_
     bool has_current_ = false, has_previous_ = false;  // lock_
 };

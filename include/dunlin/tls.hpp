@@ -84,8 +84,10 @@ public:
     config& trust_from_memory(std::string_view pem);
 
     /// Servers: ask for a certificate and verify it with the authorities of trust(); a client without one is refused.
+    /// Session tickets that were given out before this, or before trust(), lead to a full handshake.
     config& require_client_certificate();
     /// Clients: the name that the certificate must have and that the server is told (SNI), instead of the dialled name.
+    /// A name that begins with a dot is refused when a connection is made.
     config& server_name(std::string name);
     /// Clients: accepts every certificate. Nothing else switches verification off. The connection is then open to any
     /// attacker in between: for tests.
@@ -100,7 +102,8 @@ public:
     /// TLS 1.2 has only ECDHE with AES-GCM or ChaCha20 (no RSA key exchange, no CBC, no SHA-1), TLS 1.3 has OpenSSL's
     /// three. A name that OpenSSL does not know is an error.
     config& ciphers(std::initializer_list<std::string_view> names);
-    /// Servers: send tickets with which clients may resume a session (TLS 1.3: `count` of them; TLS 1.2: one). By
+    /// Servers: send tickets with which clients may resume a session (TLS 1.3: `count` of them, 16 at
+    /// most; TLS 1.2: one). By
     /// default there are none: a client that writes and closes without ever reading would leave them unread, and its
     /// kernel would then reset the connection. The key that encrypts them is replaced after one `key_period` and
     /// forgotten after two; a ticket of a forgotten key leads to a full handshake.

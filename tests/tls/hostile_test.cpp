@@ -392,6 +392,25 @@ std::pair<session_ptr, bool> visit(const tls::config& sc, const tls::config& cc,
         SSL_session_reused(client.native_handle()) == 1};
 }
 
+TEST_P(TlsHostile, ATicketIsWorthNothingOnceCertificatesAreAskedForOrOthersTrusted) {
+    run([] {
+        for (const bool old_version : {false, true}) {
+            auto sc = server_config();
+            sc.session_tickets(1);
+            if (old_version) SSL_CTX_set_max_proto_version(sc.native_handle(), TLS1_2_VERSION);
+            auto client = client_config();
+            SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
+            const session_ptr before = visit(sc, client, nullptr).first;
+            sc.trust_from_memory(the_authority().ca.certificate);
+            const auto [after, resumed] = visit(sc, client, before);
+            EXPECT_FALSE(resumed) << "others are trusted now";
+            EXPECT_TRUE(visit(sc, client, after).second);
+            sc.require_client_certificate();
+            EXPECT_THROW(visit(sc, client, after), dunlin::io_error) << "a certificate is asked for now";
+        }
+    });
+}
+
 TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
     run([] {
         for (const bool old_version : {false, true}) {
@@ -424,6 +443,7 @@ TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
             EXPECT_TRUE(resumed || !in_time);
         }
         EXPECT_THROW(server_config().session_tickets(1, 0s), std::invalid_argument);
+        EXPECT_THROW(server_config().session_tickets(17), std::invalid_argument);
     });
 }
 

@@ -230,6 +230,19 @@ TEST_P(TlsIdentity, AClientThatVerifiesMustKnowTheName) {
     });
 }
 
+TEST_P(TlsIdentity, ANameThatStandsForMoreThanOneIsRefused) {
+    run([] {
+        const auto cc = client_that_trusts(the_authority().ca);
+        for (const auto& name : {std::string(".localhost"), std::string(".com"), std::string("127.0.0.1\0.com", 14)}) {
+            auto [a, b] = net::stream_pair();
+            std::error_code ec;
+            tls::client(std::move(a), name, cc, ec);
+            EXPECT_EQ(ec, std::errc::invalid_argument) << name;
+        }
+        EXPECT_NE(meet(cc, server_of(localhost()), "localhost%zone").client, "");
+    });
+}
+
 TEST_P(TlsIdentity, ClientCertificatesAreAskedForAndVerified) {
     run([] {
         auto strict = server_of(localhost());
@@ -334,6 +347,8 @@ TEST(TlsConfig, CipherSuitesThatDoNotExistAreToldOf) {
         EXPECT_EQ(text.rfind("tls cipher " + std::string(name) + ": ", 0), 0u) << text;
     }
     EXPECT_THROW(tls::config::client().ciphers({""}), std::invalid_argument);
+    EXPECT_THROW(tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256,NONE"}), std::invalid_argument);
+    EXPECT_THROW(tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256 @SECLEVEL=0"}), std::invalid_argument);
     EXPECT_THROW(tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256:NONE"}), std::invalid_argument);
 }
 

@@ -247,6 +247,31 @@ TEST_P(TlsStream, DeadlinesAndContextsEndReadsAndWrites) {
     });
 }
 
+// The context ends between two pieces, as a rule, since the reader takes them as fast as they come.
+TEST_P(TlsStream, NothingFollowsAMessageWhoseWriteWasGivenUp) {
+    run([] {
+        pair p = connected();
+        auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+        auto reader = dunlin::spawn([&, cancel = cancel] {
+            std::vector<char> room(100'000);
+            std::error_code ec;
+            std::size_t sum = 0;
+            while (!ec) {
+                sum += p.server.read_some(room, ec);
+                if (sum > 1'000'000) cancel();
+            }
+        });
+        std::error_code ec;
+        const std::size_t n = p.client.write_all(std::string(500'000'000, 'x'), ctx, ec);
+        EXPECT_EQ(ec, dunlin::errc::cancelled) << ec.message();
+        EXPECT_GT(n, 0u);
+        EXPECT_EQ(p.client.write_all("y", ec), 0u);
+        EXPECT_EQ(ec, dunlin::errc::cancelled) << ec.message();
+        p.client.close();
+        reader.get();
+    });
+}
+
 TEST_P(TlsStream, AHandshakeThatTakesTooLongEndsWithItsReasonAndForGood) {
     run([] {
         auto l = net::listen("tcp", "127.0.0.1:0");  // accepts, and says nothing
