@@ -52,7 +52,7 @@ struct server_state : std::enable_shared_from_this<server_state> {
     // goroutine will stop it.
     bool records = false, traces = false, watches_recorder = false;
     clock::time_point recorder_asked = {};
-    bool counts_waits = false;  // we have switched them on
+    bool counts_waits = false;
 };
 
 namespace {
@@ -392,6 +392,26 @@ server::~server() { close(); }
 
 net::address server::local_address() const { return state_ ? state_->listener.local_address() : net::address(); }
 
+namespace {
+
+// Servers that want the histograms of waits, and whether the first of them has switched these on.
+std::mutex counting_lock;
+int counting = 0;
+bool switched_on = false;
+
+void count_waits() {
+    const std::lock_guard hold(counting_lock);
+    const bool was_on = runtime::set_wait_histograms(true);
+    if (counting++ == 0) switched_on = !was_on;
+}
+
+void stop_counting_waits() {
+    const std::lock_guard hold(counting_lock);
+    if (--counting == 0 && switched_on) runtime::set_wait_histograms(false);
+}
+
+}  // namespace
+
 std::string server::url() const { return state_ ? "http://" + local_address().to_string() + "/" : std::string(); }
 
 void server::close() noexcept {
@@ -403,7 +423,7 @@ void server::close() noexcept {
         // If no goroutine is left, the run() that these belonged to has ended: they will never end.
         if (runtime::num_goroutines() != 0) s->goroutines.wait_for(close_limit);
         if (const std::unique_lock turn(s->one_at_a_time, std::try_to_lock); turn.owns_lock()) stop_our_recorder(*s);
-        if (s->counts_waits) runtime::set_wait_histograms(false);
+        if (s->counts_waits) stop_counting_waits();
     } catch (const std::bad_alloc&) {  // close() has not waited; the goroutines end by themselves
     }
 }
@@ -418,7 +438,8 @@ server serve(std::string_view address, const serve_options& options) {
     s->listener = net::listen("tcp", address);
     // The name may have come to mean another address meanwhile.
     if (options.token.empty() && !s->listener.local_address().is_loopback()) refuse();
-    s->counts_waits = options.wait_histograms && !runtime::set_wait_histograms(true);
+    s->counts_waits = options.wait_histograms;
+    if (s->counts_waits) count_waits();
     s->goroutines.go({.name = "dunlin::debug listener"}, [s] { accept_all(s); });
     return server(s);
 }

@@ -4,10 +4,23 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include <dunlin/net.hpp>
 
 namespace dunlin::inline v0_1::nats::detail {
+
+namespace {
+
+// Whether the text is "scheme://host:port", or less, without a user and a password.
+bool names_no_user(std::string_view part) {
+    if (const std::size_t scheme = part.find("://"); scheme != part.npos) part.remove_prefix(scheme + 3);
+    if (const std::size_t bracket = part.rfind(']'); bracket != part.npos) part.remove_prefix(bracket + 1);
+    const std::size_t colon = part.find(':');
+    return colon == part.npos || part.find_first_not_of("0123456789/", colon + 1) == part.npos;
+}
+
+}  // namespace
 
 std::vector<std::string> split_addresses(const std::string& text) {
     std::vector<std::string> parts;
@@ -18,6 +31,12 @@ std::vector<std::string> split_addresses(const std::string& text) {
         while (!part.empty() && part.back() == ' ') part.pop_back();
         if (!part.empty()) parts.push_back(std::move(part));
         from = comma + 1;
+    }
+    // A comma in a password has cut it into two parts, of which the first looks like an address, and errors show it.
+    for (const std::string& part : parts) {
+        if (text.find('@') != text.npos && part.find('@') == part.npos && !names_no_user(part))
+            throw error(errc::no_server, "connect", "",
+                "one of the addresses has a user but no host: a comma in a name or password is written %2C");
     }
     return parts;
 }

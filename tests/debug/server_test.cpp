@@ -274,6 +274,17 @@ TEST_P(Server, CloseEndsEverythingAndLeavesNothing) {
 }
 
 // Its goroutines have ended with their run(): nothing is waited for.
+TEST_P(Server, HistogramsOfWaitsStayOnForTheServersThatAreLeft) {
+    run([] {
+        const bool before = dunlin::runtime::set_wait_histograms(false);
+        dunlin::debug::server a = dunlin::debug::serve("127.0.0.1:0"), b = dunlin::debug::serve("127.0.0.1:0");
+        a.close();
+        EXPECT_TRUE(dunlin::runtime::set_wait_histograms(true));
+        b.close();
+        EXPECT_FALSE(dunlin::runtime::set_wait_histograms(before));
+    });
+}
+
 TEST(ServerOutside, OneThatOutlivesItsRunIsClosedAtOnce) {
     debug::server s;
     dunlin::run([&] { s = debug::serve("127.0.0.1:0"); });

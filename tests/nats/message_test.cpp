@@ -389,6 +389,18 @@ TEST_F(nats_message, WrongCredentialsAndForbiddenSubjectsAreSaid) {
     });
 }
 
+TEST_F(nats_message, APasswordWithACommaIsNotShown) {
+    dunlin::run([] {
+        try {
+            nats::connect("nats://user:pa,ss@127.0.0.1:1");
+            FAIL();
+        } catch (const nats::error& e) {
+            EXPECT_EQ(e.code(), nats::errc::no_server);
+            EXPECT_EQ(std::string_view(e.what()).find("pa"), std::string_view(e.what()).find("password")) << e.what();
+        }
+    });
+}
+
 TEST_F(nats_message, PayloadsUpToTheServersLimit) {
     nats_servers servers;
     dunlin::run([&] {
