@@ -112,7 +112,8 @@ class send_operations {
 public:
     /// Sends `value`; waits until a receiver takes it or the buffer has room for it.
     ///
-    /// value     Moved from if it was sent, and only then: after an exception it is unchanged.
+    /// value     Moved from if it was sent, and only then: after an exception it is unchanged. It is moved under the
+    ///           channel's lock: a move constructor must not wait, nor compute for long.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread. Nil channel: for ever.
     /// Order     Waiting senders are served first come, first served. The send happens before the return of the receive
     ///           that gets the value; with a capacity of C, the k-th receive happens before the return of send number k
