@@ -41,7 +41,7 @@ class FdMutexOfDescriptor : public support::each_p {};
 EACH_P(FdMutexOfDescriptor);
 
 bool take_turn(fd_record* d, direction dir, std::error_code& ec) {
-    return static_cast<bool>(turn(d, dir, nullptr, std::source_location::current(), ec));
+    return static_cast<bool>(fd_guard(d, dir, nullptr, std::source_location::current(), ec));
 }
 
 // ---- the word -------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ TEST_P(FdMutexOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
             wg.go([&, d, i] {
                 waits = true;
                 std::error_code ec;
-                const turn mine(d, direction::read, nullptr, std::source_location::current(), ec);
+                const fd_guard mine(d, direction::read, nullptr, std::source_location::current(), ec);
                 order.push_back(i);
             });
             support::eventually([&] { return waits.load(); });
@@ -211,7 +211,7 @@ TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
                 wg.go([&, d, k] {
                     std::error_code ec;
                     const dunlin::detail::io_limit limit(k % 2 ? dunlin::context(ctx) : dunlin::context::background());
-                    ++(turn(d, direction::write, limit.get(), std::source_location::current(), ec) ? in : out);
+                    ++(fd_guard(d, direction::write, limit.get(), std::source_location::current(), ec) ? in : out);
                     EXPECT_TRUE(!ec || ec == dunlin::errc::cancelled) << ec.message();
                 });
             }
@@ -238,7 +238,7 @@ TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnIsNotWokenByACloseToo) {
                 wg.go([&, d, k] {
                     std::error_code ec;
                     const dunlin::detail::io_limit limit(k % 2 ? dunlin::context(ctx) : dunlin::context::background());
-                    EXPECT_FALSE(turn(d, direction::write, limit.get(), std::source_location::current(), ec));
+                    EXPECT_FALSE(fd_guard(d, direction::write, limit.get(), std::source_location::current(), ec));
                     EXPECT_TRUE(ec == is_closed || (k % 2 && ec == dunlin::errc::cancelled)) << ec.message();
                 });
             }
@@ -266,7 +266,7 @@ void mix(fd_record* d, std::array<std::uint64_t, 2>* state, int rounds, unsigned
             continue;
         }
         std::error_code ec;
-        const turn mine(d, both[kind], nullptr, std::source_location::current(), ec);
+        const fd_guard mine(d, both[kind], nullptr, std::source_location::current(), ec);
         ASSERT_TRUE(static_cast<bool>(mine)) << ec.message();
         ASSERT_EQ(state[kind][0], state[kind][1]);
         ++state[kind][0];
