@@ -4,7 +4,8 @@
 //            reply_limit for its turn is told so. The reply is written to the socket only after the world goes on
 //            again.
 // Strangers  Without a token the server listens only at loopback addresses, and answers only requests that name such a
-//            host: not those of a page of another site whose name was made to resolve to this machine.
+//            host: not those of a page of another site whose name was made to resolve to this machine. Without a host
+//            there are only requests of HTTP/1.0, which no browser sends.
 // Tests      tests/debug/server_test.cpp, tests/tools/debug_test.py
 #include <algorithm>
 #include <atomic>
@@ -62,7 +63,16 @@ constexpr std::chrono::seconds close_limit{2};
 constexpr std::chrono::seconds recorder_lasts{10};
 constexpr std::size_t recorder_bytes = std::size_t{1} << 20;
 
-bool is_loopback_name(std::string_view host) {
+std::string lower_case(std::string_view text) {
+    std::string result(text);
+    for (char& c : result) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return result;
+}
+
+bool is_loopback_name(std::string_view any_case) {
+    const std::string host = lower_case(any_case);
     if (host == "localhost" || host.ends_with(".localhost")) return true;
     std::error_code ec;
     const net::address a = net::address::parse("tcp", net::join_host_port(host, "0"), ec);
@@ -295,6 +305,19 @@ reply answer(server_state& s, const request& asked) {
     return look(asked);
 }
 
+// Must a request with these first lines name a host? HTTP/1.0 allows none; a name that is given must not be empty.
+bool must_name_a_host(std::string_view lines) {
+    const std::string head = lower_case(lines);
+    return head.substr(0, head.find('\n')).find(" http/1.1") != head.npos || head.find("\nhost:") != head.npos;
+}
+
+reply parse(const server_state& s, std::string_view lines, request& into) {
+    reply r = parse_request(lines, into);
+    if (r.status == 200 && s.options.token.empty() && into.host.empty() && must_name_a_host(lines))
+        return failure(400, "the request names no host");
+    return r;
+}
+
 // Reads the first lines of a request. A status other than 200 says what came instead. Throws io_error when the client
 // has gone.
 reply receive(const server_state& s, net::stream& client, request& into) {
@@ -311,7 +334,7 @@ reply receive(const server_state& s, net::stream& client, request& into) {
         if (text.size() > longest_head) return failure(431, "the first lines of a request have 8192 bytes at most");
         const std::size_t end = text.find("\r\n\r\n", seen), short_end = text.find("\n\n", seen);
         if (end != text.npos || short_end != text.npos) {
-            return parse_request(std::string_view(text).substr(0, std::min(end, short_end)), into);
+            return parse(s, std::string_view(text).substr(0, std::min(end, short_end)), into);
         }
     }
 }
@@ -423,9 +446,9 @@ void server::close() noexcept {
         // If no goroutine is left, the run() that these belonged to has ended: they will never end.
         if (runtime::num_goroutines() != 0) s->goroutines.wait_for(close_limit);
         if (const std::unique_lock turn(s->one_at_a_time, std::try_to_lock); turn.owns_lock()) stop_our_recorder(*s);
-        if (s->counts_waits) stop_counting_waits();
     } catch (const std::bad_alloc&) {  // close() has not waited; the goroutines end by themselves
     }
+    if (s->counts_waits) stop_counting_waits();
 }
 
 server serve(std::string_view address, const serve_options& options) {
@@ -438,10 +461,13 @@ server serve(std::string_view address, const serve_options& options) {
     s->listener = net::listen("tcp", address);
     // The name may have come to mean another address meanwhile.
     if (options.token.empty() && !s->listener.local_address().is_loopback()) refuse();
-    s->counts_waits = options.wait_histograms;
-    if (s->counts_waits) count_waits();
+    server made(s);  // closes it if what follows throws
     s->goroutines.go({.name = "dunlin::debug listener"}, [s] { accept_all(s); });
-    return server(s);
+    if (options.wait_histograms) {
+        count_waits();
+        s->counts_waits = true;
+    }
+    return made;
 }
 
 server serve(std::string_view address, const serve_options& options, std::error_code& ec) {

@@ -12,12 +12,40 @@ namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 
-// Whether the text is "scheme://host:port", or less, without a user and a password.
-bool names_no_user(std::string_view part) {
-    if (const std::size_t scheme = part.find("://"); scheme != part.npos) part.remove_prefix(scheme + 3);
-    if (const std::size_t bracket = part.rfind(']'); bracket != part.npos) part.remove_prefix(bracket + 1);
-    const std::size_t colon = part.find(':');
-    return colon == part.npos || part.find_first_not_of("0123456789/", colon + 1) == part.npos;
+// Where the host, or the user, begins.
+std::size_t after_scheme(std::string_view url) {
+    const std::size_t scheme = url.find("://");
+    return scheme == url.npos || url.substr(0, scheme).find_first_of(":@") != url.npos ? 0 : scheme + 3;
+}
+
+bool has_user(std::string_view url) { return url.find('@') != url.npos; }
+
+// Is what would be printed of this address, "scheme://host:port" or less, no user with a password?
+bool names_a_host(std::string_view shown) {
+    shown.remove_prefix(after_scheme(shown));
+    if (shown.ends_with('/')) shown.remove_suffix(1);
+    if (shown.starts_with('[') && shown.find(']') != shown.npos) shown.remove_prefix(shown.find(']'));
+    const std::size_t colon = shown.rfind(':');
+    if (colon == shown.npos) return true;
+    const std::string_view host = shown.substr(0, colon), port = shown.substr(colon + 1);
+    const bool is_number = port.find_first_not_of("0123456789") == port.npos && port.size() <= 5;
+    constexpr std::string_view of_ipv6 = "0123456789abcdefABCDEF:.";  // also without brackets
+    return is_number && (host.find(':') == host.npos || host.find_first_not_of(of_ipv6) == host.npos);
+}
+
+// Errors print addresses without users and passwords. A comma in a password cuts it into two parts, of which the first
+// looks like an address, so its remainder must not be taken for one. None of the text may be in these words.
+void check_addresses(const std::vector<std::string>& parts) {
+    for (const std::string& part : parts) {
+        if (!names_a_host(printable(part)))
+            throw error(errc::no_server, "connect", "",
+                "one of the addresses has a port that is no number, or a user but no host: a comma in a name or "
+                "password is written %2C");
+        if (&part != &parts.front() && has_user(part) && after_scheme(part) == 0)
+            throw error(errc::no_server, "connect", "",
+                "an address with a user begins with nats:// or tls:// where it follows a comma: one in a name or "
+                "password is written %2C");
+    }
 }
 
 }  // namespace
@@ -32,22 +60,11 @@ std::vector<std::string> split_addresses(const std::string& text) {
         if (!part.empty()) parts.push_back(std::move(part));
         from = comma + 1;
     }
-    // A comma in a password has cut it into two parts, of which the first looks like an address, and errors show it.
-    for (const std::string& part : parts) {
-        if (text.find('@') != text.npos && part.find('@') == part.npos && !names_no_user(part))
-            throw error(errc::no_server, "connect", "",
-                "one of the addresses has a user but no host: a comma in a name or password is written %2C");
-    }
+    check_addresses(parts);
     return parts;
 }
 
 namespace {
-
-// Where the host begins.
-std::size_t after_scheme(const std::string& url) {
-    const std::size_t scheme = url.find("://");
-    return scheme == url.npos ? 0 : scheme + 3;
-}
 
 // "host:port"
 std::string dialled(const std::string& url) {

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
@@ -31,6 +33,21 @@ std::string peer_name(const net::stream& network, side s, std::string_view serve
     const std::string address = network.remote_address().to_string();
     return !address.empty() ? address : s == side::client ? "a server"
                                                           : "a client";
+}
+
+// What a certificate has for this name: without an IPv6 address's zone, and without the dot at the end.
+std::string name_to_verify(std::string_view name) {
+    std::string host(name);
+    in6_addr ignored;
+    const std::size_t zone = host.find('%');
+    if (zone != host.npos && inet_pton(AF_INET6, host.substr(0, zone).c_str(), &ignored) == 1) host.resize(zone);
+    if (host.ends_with('.')) host.pop_back();
+    return host;
+}
+
+// For OpenSSL a name that begins with a dot stands for all its subdomains.
+bool has_empty_label(const std::string& host) {
+    return host.starts_with('.') || host.ends_with('.') || host.find("..") != host.npos;
 }
 
 }  // namespace
@@ -75,11 +92,8 @@ void session::show_certificates(const config& c) {
 
 void session::verify_name(std::string_view name) {
     const bool verifies = (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0;
-    std::string host(name);
-    if (host.find(':') != host.npos) host.resize(std::min(host.size(), host.find('%')));  // without an IPv6 zone
-    if (host.ends_with('.')) host.pop_back();
-    // For OpenSSL a name that begins with a dot stands for all its subdomains, and an address ends at a NUL.
-    if (host.starts_with('.') || host.find('\0') != host.npos)
+    const std::string host = name_to_verify(name);
+    if (has_empty_label(host) || name.find('\0') != name.npos)  // for OpenSSL an address ends at a NUL
         throw_tls_error("tls handshake with " + peer_, std::make_error_code(std::errc::invalid_argument));
     if (host.empty()) {
         if (verifies) throw_tls_error("tls handshake with " + peer_, make_error_code(errc::no_server_name));

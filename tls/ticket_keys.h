@@ -44,10 +44,11 @@ private:
     verdict named(const unsigned char* name, key& k);
 
     std::mutex lock_;
-    std::chrono::nanoseconds period_{};                // lock_
-    std::chrono::steady_clock::time_point changed_{}, previous_made_{};  // lock_: when each key was made
-    key current_{}, previous_{};                       // lock_
-    bool has_current_ = false, has_previous_ = false;  // lock_
+    // All under lock_.
+    std::chrono::nanoseconds period_{};
+    std::chrono::steady_clock::time_point changed_{}, previous_made_{};  // when each key was made
+    key current_{}, previous_{};
+    bool has_current_ = false, has_previous_ = false;
 };
 
 }  // namespace dunlin::tls

@@ -26,7 +26,8 @@ struct serve_options {
     /// How long a client may take to send its request, and to receive the reply.
     std::chrono::nanoseconds request_limit = std::chrono::seconds(5), reply_limit = std::chrono::seconds(30);
     /// Keeps runtime::set_wait_histograms() on while it serves, for `/metrics`: the clock is read twice for each wait.
-    /// That matters where goroutines do nothing but hand over (`./dev bench sight`).
+    /// That matters where goroutines do nothing but hand over (`./dev bench sight`). The last such server to close
+    /// switches it off, if the first has switched it on.
     bool wait_histograms = true;
 };
 
@@ -63,8 +64,9 @@ private:
 /// the program has a recorder of its own, a small one runs while `/trace` is asked for, and ten seconds longer.
 /// Requests change nothing else; block and mutex profiles show what is counted since
 /// runtime::set_block_profile_rate() and set_mutex_profile_fraction() have switched that on. Without a token it listens
-/// only at this machine's own addresses (127.0.0.1, [::1], localhost), and answers only requests to such a host. A
-/// client that may ask sees names, labels and stacks of the program; with a token they still travel in the clear.
+/// only at this machine's own addresses (127.0.0.1, [::1], localhost), and answers only requests to such a host (in
+/// HTTP/1.1 each names one, or gets a 400). A client that may ask sees names, labels and stacks of the program; with a
+/// token they still travel in the clear.
 /// `DUNLIN_DEBUG=page=127.0.0.1:6060` in the environment makes a program that is linked with this library serve in each
 /// run() (with the token in `DUNLIN_PAGE_TOKEN`, if there is one), and say on stderr where, or why not. While it
 /// listens, the runtime finds no deadlock of all goroutines. Throws io_error; std::invalid_argument: another address

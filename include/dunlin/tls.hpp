@@ -55,8 +55,8 @@ enum class version { tls1_2,
 /// with a config from server() verifies too. The server's name must be one of the certificate's alternative names: the
 /// common name does not count.
 /// TLS 1.2 or later; no renegotiation, no compression; ciphers() has the suites.
-/// Throws    All members: io_error that names the file or certificate and the fault; std::invalid_argument for a name
-///           or a period that is not allowed; std::bad_alloc. Nothing is changed then.
+/// Throws    All members: io_error that names the file or certificate and the fault; std::invalid_argument for a name,
+///           a period or a count that is not allowed; std::bad_alloc. Nothing is changed then.
 /// Threads   One thread at a time sets it up, and not while connections are made with it. Only certificates may be
 ///           replaced at any time.
 /// Blocks    Files are read on the caller's thread (whose processor goes to others if that takes long).
@@ -87,7 +87,8 @@ public:
     /// Session tickets that were given out before this, or before trust(), lead to a full handshake.
     config& require_client_certificate();
     /// Clients: the name that the certificate must have and that the server is told (SNI), instead of the dialled name.
-    /// A name that begins with a dot is refused when a connection is made.
+    /// A name that begins with a dot, has two dots in a row or contains a NUL is refused when a connection is made
+    /// (std::errc::invalid_argument).
     config& server_name(std::string name);
     /// Clients: accepts every certificate. Nothing else switches verification off. The connection is then open to any
     /// attacker in between: for tests.
@@ -100,13 +101,13 @@ public:
     /// The cipher suites, the preferred one first, with OpenSSL's names: "ECDHE-RSA-AES256-GCM-SHA384" for TLS 1.2,
     /// "TLS_AES_256_GCM_SHA384" for TLS 1.3. If no suite of a version is named, its suites stay as they are. By default
     /// TLS 1.2 has only ECDHE with AES-GCM or ChaCha20 (no RSA key exchange, no CBC, no SHA-1), TLS 1.3 has OpenSSL's
-    /// three. A name that OpenSSL does not know is an error.
+    /// three. A name that OpenSSL does not know is an error, and so is a text that is not one name.
     config& ciphers(std::initializer_list<std::string_view> names);
-    /// Servers: send tickets with which clients may resume a session (TLS 1.3: `count` of them, 16 at
-    /// most; TLS 1.2: one). By
-    /// default there are none: a client that writes and closes without ever reading would leave them unread, and its
-    /// kernel would then reset the connection. The key that encrypts them is replaced after one `key_period` and
-    /// forgotten after two; a ticket of a forgotten key leads to a full handshake.
+    /// Servers: send tickets with which clients may resume a session (TLS 1.3: `count` of them, 16 at most, since a
+    /// client takes many more for a flood; TLS 1.2: one). By default there are none: a client that writes and closes
+    /// without ever reading would leave them unread, and its kernel would then reset the connection. The key that
+    /// encrypts them is replaced after one `key_period` and forgotten after two; a ticket of a forgotten key leads to a
+    /// full handshake.
     config& session_tickets(unsigned count, std::chrono::nanoseconds key_period = std::chrono::hours(2));
 
     /// OpenSSL's object, for all settings that are not here.

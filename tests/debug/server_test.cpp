@@ -188,6 +188,22 @@ TEST_P(Server, WithoutATokenOnlyForRequestsToThisMachine) {
         EXPECT_EQ(with_host("127.0.0.1:6060"), 200);
         EXPECT_EQ(with_host("[::1]:6060"), 200);
         EXPECT_EQ(with_host("localhost"), 200);
+        EXPECT_EQ(with_host("LocalHost:6060"), 200);
+    });
+}
+
+TEST_P(Server, WithoutATokenARequestNamesItsHost) {
+    run([] {
+        const auto status = [](const debug::server& s, const std::string& rest) {
+            return status_of(answer_to(s, "GET /metrics " + rest + "\r\n\r\n"));
+        };
+        const debug::server s = debug::serve("localhost:0");
+        EXPECT_EQ(status(s, "HTTP/1.1"), 400);
+        EXPECT_EQ(status(s, "HTTP/1.1\r\nHost: :80"), 400);
+        EXPECT_EQ(status(s, "HTTP/1.0\r\nhost: :80"), 400);
+        EXPECT_EQ(status(s, "HTTP/1.0"), 200) << "it knows no hosts";
+        const debug::server secret = debug::serve("localhost:0", {.token = "abc"});
+        EXPECT_EQ(status(secret, "HTTP/1.1\r\nAuthorization: Bearer abc"), 200) << "the token counts there";
     });
 }
 
@@ -230,7 +246,7 @@ TEST_P(Server, SlowClientsAreEndedAndOthersServed) {
         EXPECT_EQ(status_of(all_of(silent)), 408);
         // One that asks and never reads: the reply is larger than what the kernel keeps, or it is kept; nobody waits.
         auto deaf = dunlin::net::dial("tcp", s.local_address());
-        deaf.write_all(std::string("GET /dump HTTP/1.1\r\n\r\n"));
+        deaf.write_all(std::string("GET /dump HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         EXPECT_EQ(status_of(get(s, "/dump")), 200);
     });
 }
@@ -273,18 +289,20 @@ TEST_P(Server, CloseEndsEverythingAndLeavesNothing) {
     });
 }
 
-// Its goroutines have ended with their run(): nothing is waited for.
 TEST_P(Server, HistogramsOfWaitsStayOnForTheServersThatAreLeft) {
     run([] {
         const bool before = dunlin::runtime::set_wait_histograms(false);
         dunlin::debug::server a = dunlin::debug::serve("127.0.0.1:0"), b = dunlin::debug::serve("127.0.0.1:0");
         a.close();
-        EXPECT_TRUE(dunlin::runtime::set_wait_histograms(true));
+        EXPECT_TRUE(dunlin::runtime::set_wait_histograms(true)) << "b still serves";
         b.close();
-        EXPECT_FALSE(dunlin::runtime::set_wait_histograms(before));
+        EXPECT_FALSE(dunlin::runtime::set_wait_histograms(true)) << "no server is left";
+        dunlin::debug::serve("127.0.0.1:0").close();
+        EXPECT_TRUE(dunlin::runtime::set_wait_histograms(before)) << "it was on before the last one served";
     });
 }
 
+// Its goroutines have ended with their run(): nothing is waited for.
 TEST(ServerOutside, OneThatOutlivesItsRunIsClosedAtOnce) {
     debug::server s;
     dunlin::run([&] { s = debug::serve("127.0.0.1:0"); });

@@ -443,8 +443,34 @@ TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
             EXPECT_TRUE(resumed || !in_time);
         }
         EXPECT_THROW(server_config().session_tickets(1, 0s), std::invalid_argument);
-        EXPECT_THROW(server_config().session_tickets(17), std::invalid_argument);
     });
+}
+
+TEST_P(TlsHostile, AKeyOfTicketsIsForgottenAfterTwoPeriodsAlsoIfItsSuccessorIsYoung) {
+    run([] {
+        constexpr auto period = 200ms;
+        auto sc = server_config();
+        sc.session_tickets(1, period);
+        auto client = client_config();
+        SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
+        const session_ptr first = visit(sc, client, nullptr).first;
+        dunlin::sleep_for(period * 3 / 2);
+        visit(sc, client, nullptr);  // the first key has a successor now
+        dunlin::sleep_for(period * 3 / 4);
+        EXPECT_FALSE(visit(sc, client, first).second) << "its key is more than two periods old";
+    });
+}
+
+TEST(TlsConfig, MoreTicketsThanAClientTakesAreRefused) {
+    auto sc = server_config();
+    sc.session_tickets(16);
+    try {
+        sc.session_tickets(17);
+        ADD_FAILURE();
+    } catch (const std::invalid_argument& e) {
+        EXPECT_NE(std::string_view(e.what()).find("16 at most"), std::string_view::npos) << e.what();
+    }
+    EXPECT_EQ(SSL_CTX_get_num_tickets(sc.native_handle()), 16u) << "nothing is changed then";
 }
 
 }  // namespace

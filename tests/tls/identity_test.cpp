@@ -233,13 +233,18 @@ TEST_P(TlsIdentity, AClientThatVerifiesMustKnowTheName) {
 TEST_P(TlsIdentity, ANameThatStandsForMoreThanOneIsRefused) {
     run([] {
         const auto cc = client_that_trusts(the_authority().ca);
-        for (const auto& name : {std::string(".localhost"), std::string(".com"), std::string("127.0.0.1\0.com", 14)}) {
+        using namespace std::string_literals;
+        for (const auto& name : {".localhost"s, ".com"s, "a..localhost"s, "localhost.."s, "127.0.0.1\0.com"s,
+                 "::1%\0.com"s}) {
             auto [a, b] = net::stream_pair();
             std::error_code ec;
             tls::client(std::move(a), name, cc, ec);
             EXPECT_EQ(ec, std::errc::invalid_argument) << name;
         }
-        EXPECT_NE(meet(cc, server_of(localhost()), "localhost%zone").client, "");
+        for (const char* name : {"localhost%zone", "localhost%:", "127.0.0.1%zone"})
+            EXPECT_NE(meet(cc, server_of(localhost()), name).client, "") << name;
+        const identity six = the_authority().make({.names = "IP:fe80::1"});
+        EXPECT_EQ(meet(cc, server_of(six), "fe80::1%eth0").client, "") << "the zone of an address is no part of it";
     });
 }
 

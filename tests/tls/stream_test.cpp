@@ -1,5 +1,7 @@
 // stream_test.cpp - what a TLS stream carries, how it waits, and how it ends.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <openssl/ssl.h>
 #include <sys/socket.h>
@@ -269,6 +271,34 @@ TEST_P(TlsStream, NothingFollowsAMessageWhoseWriteWasGivenUp) {
         EXPECT_EQ(ec, dunlin::errc::cancelled) << ec.message();
         p.client.close();
         reader.get();
+    });
+}
+
+// There is no reader: the first pieces go out without a wait, and a thread ends the context meanwhile, a little later
+// in each round.
+TEST_P(TlsStream, NothingFollowsAWriteThatEndedBetweenTwoPieces) {
+    run([] {
+        const std::string text(4'000'000, 'x');
+        for (int round = 0; round < 40; ++round) {
+            pair p = connected();
+            auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+            std::atomic<bool> begun{false};
+            std::thread ender([&, cancel = cancel] {
+                while (!begun) {}
+                const auto at = std::chrono::steady_clock::now() + round * 10us;
+                while (std::chrono::steady_clock::now() < at) {}
+                cancel();
+            });
+            std::error_code ec;
+            begun = true;
+            const std::size_t n = p.client.write_all(text, ctx, ec);
+            dunlin::blocking([&] { ender.join(); });
+            EXPECT_EQ(ec, dunlin::errc::cancelled) << ec.message();
+            p.client.set_write_deadline(1s);
+            if (n == 0) continue;  // it had not begun
+            EXPECT_EQ(p.client.write_all("y", ec), 0u);
+            EXPECT_EQ(ec, dunlin::errc::cancelled) << ec.message();
+        }
     });
 }
 
