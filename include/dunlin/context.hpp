@@ -238,7 +238,8 @@ public:
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
     /// Runs f() in a goroutine of its own when the context is done; at once if it is done already. This does not keep
-    /// the context alive: if the context is dropped, f never runs. Throws std::bad_alloc, what copying f throws.
+    /// the context alive: if the context is dropped, f never runs (a context of with_value() counts as its parent).
+    /// Throws std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f) const {
         detail::check_function(f, "dunlin::context::after_func");
@@ -456,7 +457,7 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const contex
 
 /// The context of the current run(). It is done when the main goroutine has ended, if run_options::at_end is
 /// leftovers::cancel_and_wait. A goroutine that outlives main waits with it, or derives its own context from it, to
-/// learn that it is time to end. Without a run(): a context that is never done.
+/// learn that it is time to end. Without a run(): that of the next.
 /// Throws    std::bad_alloc. Call from goroutines and plain threads. Cost: a lock.
 DUNLIN_API context run_context();
 

@@ -220,7 +220,8 @@ public:
 
     /// Throws std::future_error: future_already_retrieved, no_state.
     future<T> get_future() { return source_.get_future(); }
-    /// Sets an exception as the result. Throws std::future_error: promise_already_satisfied, no_state.
+    /// Sets an exception as the result. Throws std::future_error: promise_already_satisfied, no_state;
+    /// std::invalid_argument for a null one.
     void set_exception(std::exception_ptr error) { (*source_).set_exception(false, std::move(error)); }
     /// Sets the exception now, and wakes the waiters when the calling goroutine (on a plain thread, the thread) has
     /// ended and its goroutine_local (and thread_local) objects are destroyed. The promise may be destroyed before

@@ -36,8 +36,8 @@ struct mutex_holder;
 /// Order     What happens before an unlock happens before the return of the next lock.
 /// Fairness  Go's: a caller that is awake may overtake sleeping waiters, until one of them has waited for a
 ///           millisecond; that one is then handed the lock.
-/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder, destruction while it
-///           is locked or waited for.
+/// Misuse    Ends the process with a report: unlock of an unlocked mutex, lock by its own holder without a
+///           limit, destruction while it is locked or waited for (on a plain thread: only if that thread holds it).
 /// Cost      To lock a free mutex and unlock it takes one atomic operation and two calls. Figures: docs/benchmarks.md,
 ///           mutex.
 /// Source    sync.Mutex.

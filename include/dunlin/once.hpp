@@ -67,7 +67,8 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
 ///
 /// From goroutines and plain threads, in any mix.
 /// Blocks    While another caller's function runs: the goroutine, never its thread (on a plain thread, that thread). A
-///           call from inside the function with the same flag ends the process with a report.
+///           call from inside the function with the same flag ends the process with a report; with a limit it waits for
+///           that.
 /// Order     What the function that succeeded does happens before the return of every call() that returns, and of every
 ///           other call that returns true.
 /// Cost      A load, when it is done.

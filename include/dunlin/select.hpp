@@ -374,8 +374,9 @@ template <detail::followable F, class Handler = detail::no_handler>
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
 /// The case owns the value: an lvalue is copied now, an rvalue moved; each case needs a value of its own. Where the
-/// case is made in the call, `select(on_send(c, std::move(v)), ...)`, a value that was not sent is back in v before
-/// another case's handler runs, and after an exception. A case that is kept, `auto s = on_send(c, std::move(v))`, or
+/// case is made in the call, `select(on_send(c, std::move(v)), ...)`, and v is of the channel's own type, a value
+/// that was not sent is back in v before another case's handler runs, and after an exception; a v of another type is
+/// converted when the case is made, and lost with it. A case that is kept, `auto s = on_send(c, std::move(v))`, or
 /// put into a list keeps the value until it is sent; s.value() is what it holds. select() throws channel_closed when it
 /// takes this case and the channel is closed.
 template <detail::sendable C, class Value, class Handler = detail::no_handler>

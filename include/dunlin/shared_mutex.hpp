@@ -24,8 +24,8 @@ namespace dunlin::inline v0_1 {
 /// Fairness  A waiting writer keeps new readers out. When a writer unlocks, all readers waiting at that moment get in
 ///           before the next writer. So a goroutine that holds it shared must not lock it shared again: with a writer
 ///           in between, both wait for ever.
-/// Misuse    Ends the process with a report: unlocking it when it is not locked in that way, destruction while it is
-///           locked or waited for.
+/// Misuse    Ends the process with a report: unlocking it when it is not locked in that way, destruction by a
+///           goroutine while it is locked or waited for.
 /// Cost      One atomic operation for each call while there are no waiters.
 /// Source    sync.RWMutex.
 class DUNLIN_API shared_mutex {

@@ -146,16 +146,16 @@ private:
         detail::check_function(f, "dunlin::task_set::go");
         struct member {
             task_set* set;
+            detail::call_of<F, Args...> run;  // its move may throw: before `mine`, which then stays where it counts
             std::unique_ptr<outcome> mine;
-            detail::call_of<F, Args...> run;
 
             member(task_set* s, F&& fn, Args&&... values)
                 : set(s),
-                  mine(std::make_unique<outcome>()),
-                  run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...) {
+                  run(std::in_place, std::forward<F>(fn), std::forward<Args>(values)...),
+                  mine(std::make_unique<outcome>()) {
                 set->one_more();
             }
-            member(member&& other) : set(other.set), mine(std::move(other.mine)), run(std::move(other.run)) {}
+            member(member&& other) : set(other.set), run(std::move(other.run)), mine(std::move(other.mine)) {}
             // It was neither started nor moved on: it counts no more.
             ~member() {
                 if (mine != nullptr) set->one_less();

@@ -41,12 +41,7 @@ inline constexpr unsigned no_class = class_count;
 
 constexpr unsigned slot_shift(unsigned size_class) noexcept { return smallest_slot_shift + size_class; }
 constexpr std::size_t slot_bytes(unsigned size_class) noexcept { return std::size_t{1} << slot_shift(size_class); }
-// What must be left of another goroutine's stack if a goroutine that expects a slot of this class is to run there: all
-// but 64 KiB, and of small ones three quarters.
-constexpr std::size_t least_in_place(unsigned size_class) noexcept {
-    const std::size_t full = slot_bytes(size_class);
-    return full - (full / 4 < (std::size_t{64} << 10) ? full / 4 : std::size_t{64} << 10);
-}
+
 // The address of a slot, modulo its size.
 constexpr std::size_t slot_offset(unsigned size_class) noexcept {
     return size_class >= shifted_class ? slot_shifted_by : 0;
@@ -61,6 +56,13 @@ inline constexpr std::size_t page_colour_step = 4096;
 // What a goroutine of this class can use at least, whatever its colours.
 constexpr std::size_t usable_bytes(unsigned size_class) noexcept {
     return slot_bytes(size_class) - guard_bytes - colour_bytes - (page_colours(size_class) - 1) * page_colour_step;
+}
+
+// What must be left of another goroutine's stack if a goroutine that expects a stack of this class is to run there: all
+// but 64 KiB, and of small ones three quarters.
+constexpr std::size_t least_in_place(unsigned size_class) noexcept {
+    const std::size_t least = usable_bytes(size_class), quarter = least / 4;
+    return least - (quarter < (std::size_t{64} << 10) ? quarter : std::size_t{64} << 10);
 }
 
 // How a slot is protected against overflow now. `bare`: not yet, or no longer; never seen by a holder.

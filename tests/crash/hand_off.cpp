@@ -157,8 +157,7 @@ int no_more_descriptors() {
     getrlimit(RLIMIT_NOFILE, &r);
     r.rlim_cur = 3;
     setrlimit(RLIMIT_NOFILE, &r);
-    loop_until_stopped();
-    return leave_one_behind();
+    return loop_until_stopped();
 }
 
 // As a server that was started by root and has given its privileges up.

@@ -198,6 +198,13 @@ TEST_P(SharedFuture, ManyReadTheSame) {
     });
 }
 
+TEST_P(SharedFuture, APromiseRefusesANullException) {
+    dunlin::promise<std::string> p;
+    EXPECT_THROW(p.set_exception(nullptr), std::invalid_argument);
+    p.set_value("still free");
+    EXPECT_EQ(p.get_future().get(), "still free");
+}
+
 TEST_P(SharedFuture, OfReferencesNothingAndExceptions) {
     inside([] {
         int object = 0;

@@ -450,6 +450,24 @@ TEST_P(GroupLimit, PlacesComeBack) {
 
 // ---- task_set -------------------------------------------------------------------------------------------------------
 
+// As a lambda's that has captured a const vector: it is copied, and there may be no memory.
+TEST_P(TaskSet, AMemberWhoseMoveThrowsDoesNotCount) {
+    struct copied {
+        int* copies;
+        explicit copied(int* n) : copies(n) {}
+        copied(const copied& other) : copies(other.copies) {
+            if (++*copies == 2) throw std::runtime_error("the second copy");
+        }
+        void operator()() const {}
+    };
+    run([] {
+        dunlin::task_set<void> s;
+        int copies = 0;
+        EXPECT_THROW(s.go(copied(&copies)), std::runtime_error);
+        EXPECT_EQ(s.size(), 0u);
+    });
+}
+
 TEST_P(TaskSet, ResultsComeAsTheMembersEnd) {
     run([] {
         dunlin::task_set<std::unique_ptr<int>> set;

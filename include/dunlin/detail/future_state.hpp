@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <source_location>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -71,7 +72,9 @@ public:
         }
         if (!at_exit) make_ready();
     }
+    // Throws std::invalid_argument for null: std::current_exception() where no exception is being handled.
     void set_exception(bool at_exit, std::exception_ptr error) {
+        if (error == nullptr) throw std::invalid_argument("dunlin::promise::set_exception: the exception is null");
         if (at_exit) {
             claim_for_exit();
             error_ = std::move(error);
