@@ -139,7 +139,10 @@ public:
               std::make_shared<detail::broadcast_state<T>>(detail::checked_broadcast_capacity(capacity)))) {}
 
     /// A receiver of what is sent from now on. Allowed after close(). Throws std::bad_alloc.
-    broadcast_receiver<T> subscribe() const { return broadcast_receiver<T>(end_->state); }
+    broadcast_receiver<T> subscribe() const {
+        static_cast<void>(state());
+        return broadcast_receiver<T>(end_->state);
+    }
 
     /// Sends to all receivers, and returns how many there are; 0: the value will never be received. Does not block.
     /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Then no receiver gets the value.
@@ -155,13 +158,17 @@ public:
     void close() const {
         if (!state().close()) throw channel_closed("close of closed channel");
     }
-    bool closed() const noexcept { return state().is_closed(); }
+    bool closed() const { return state().is_closed(); }
     /// The number of receivers now.
-    std::size_t receiver_count() const noexcept { return state().followers(); }
-    std::size_t cap() const noexcept { return state().ring.size(); }
+    std::size_t receiver_count() const { return state().followers(); }
+    std::size_t cap() const { return state().ring.size(); }
 
 private:
-    detail::broadcast_state<T>& state() const noexcept { return *end_->state; }
+    // Throws std::logic_error: this was moved from.
+    detail::broadcast_state<T>& state() const {
+        if (end_ == nullptr) throw std::logic_error("dunlin: a broadcast was moved from");
+        return *end_->state;
+    }
     std::shared_ptr<detail::broadcast_end<T>> end_;
 };
 

@@ -4,6 +4,7 @@
 #include <dunlin/config.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -44,13 +45,22 @@ inline constexpr bool has_a_unit = !std::is_arithmetic_v<T>;
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
     using std::chrono::nanoseconds;
-    const auto approximate = std::chrono::duration<long double, std::nano>(d).count();
-    if constexpr (!std::is_integral_v<Rep>) {
-        if (approximate != approximate) throw_not_a_number();
+    if constexpr (std::is_integral_v<Rep> && sizeof(Rep) <= 8) {
+        // std's conversion multiplies in 64 bits before it divides.
+        using ratio = std::ratio_divide<Period, std::nano>;
+        __extension__ typedef __int128 wide;
+        const wide parts = static_cast<wide>(d.count()) * ratio::num;
+        const wide ns = parts / ratio::den + (parts % ratio::den > 0 ? 1 : 0);
+        if (ns >= nanoseconds::max().count()) return nanoseconds::max();
+        if (ns <= nanoseconds::min().count()) return nanoseconds::min();
+        return nanoseconds(static_cast<nanoseconds::rep>(ns));
+    } else {
+        const auto exact = std::chrono::duration<long double, std::nano>(d).count();
+        if (exact != exact) throw_not_a_number();
+        if (exact >= static_cast<long double>(nanoseconds::max().count())) return nanoseconds::max();
+        if (exact <= static_cast<long double>(nanoseconds::min().count())) return nanoseconds::min();
+        return nanoseconds(static_cast<nanoseconds::rep>(std::ceil(exact)));
     }
-    if (approximate >= static_cast<long double>(nanoseconds::max().count())) return nanoseconds::max();
-    if (approximate <= static_cast<long double>(nanoseconds::min().count())) return nanoseconds::min();
-    return std::chrono::ceil<nanoseconds>(d);
 }
 template <>
 inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d) {
@@ -64,6 +74,12 @@ std::chrono::nanoseconds nanoseconds_between(const std::chrono::time_point<Clock
     const std::chrono::time_point<Clock, D2>& to) {
     using wide = std::chrono::duration<long double, std::nano>;
     return to_nanoseconds(wide(to.time_since_epoch()) - wide(from.time_since_epoch()));
+}
+
+// Whether its clock says that `t` has come. A comparison of the two time points may overflow, too.
+template <class Clock, class Duration>
+bool has_come(const std::chrono::time_point<Clock, Duration>& t) {
+    return nanoseconds_between(Clock::now(), t).count() <= 0;
 }
 
 // The moment that is `d` from now, in nanoseconds of dunlin::clock; the greatest number if that is out of range.
@@ -95,7 +111,7 @@ bool wait_on_clock(const std::chrono::time_point<Clock, Duration>& t, Wait wait)
     } else {
         do {
             if (wait(deadline_at(t))) return true;
-        } while (Clock::now() < t);
+        } while (!has_come(t));
         return false;
     }
 }
@@ -115,7 +131,7 @@ template <class Clock, class Duration>
 class moment_of final : public foreign_moment {
 public:
     explicit moment_of(const std::chrono::time_point<Clock, Duration>& t) : t_(t) {}
-    bool has_come() const override { return Clock::now() >= t_; }
+    bool has_come() const override { return detail::has_come(t_); }
     std::int64_t deadline_ns() const override { return deadline_at(t_); }
 
 private:

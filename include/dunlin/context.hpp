@@ -174,8 +174,10 @@ DUNLIN_API void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx
 /// Withdraws a function given to context::after_func().
 class stop_function {
 public:
-    /// True if the function has not been started and never will be.
-    bool operator()() const noexcept { return detail::stop_call_after_cancel(registration_); }
+    /// True if the function has not been started and never will be. False if this was moved from.
+    bool operator()() const noexcept {
+        return registration_ != nullptr && detail::stop_call_after_cancel(registration_);
+    }
 
 private:
     friend class context;
@@ -229,7 +231,7 @@ public:
     template <class T, class Key>
     const T* value(const Key& key) const {
         const detail::stored_key<Key> stored(key);
-        return static_cast<const T*>(detail::value_of_node(core(), typeid(stored), &stored, typeid(T)));
+        return static_cast<const T*>(detail::value_of_node(core(), typeid(stored), std::addressof(stored), typeid(T)));
     }
 
     /// For libraries that take a std::stop_token: stop is requested when the context is done. The thread or goroutine

@@ -44,7 +44,7 @@ private:
 };
 
 /// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded, what() begins with
-/// the name of the call.
+/// the name of the call, or of the one that it is made of: "condition_variable wait" for task_set::next().
 class DUNLIN_API context_cancelled : public std::system_error {
 public:
     using std::system_error::system_error;

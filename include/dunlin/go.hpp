@@ -179,7 +179,8 @@ auto run(const run_options& options, F&& f,
                 if constexpr (std::is_void_v<result>) {
                     std::invoke(fr.function);
                 } else if constexpr (std::is_reference_v<result>) {
-                    fr.value = &std::invoke(fr.function);
+                    auto&& referred = std::invoke(fr.function);
+                    fr.value = std::addressof(referred);
                 } else {
                     fr.value.emplace(std::invoke(fr.function));
                 }

@@ -38,7 +38,9 @@ public:
     /// Wakes the waiter that has waited longest; if there is none, the permit is stored. Does not block.
     void notify_one() const noexcept { permit_.try_send(std::monostate()); }
     /// Wakes all that wait now. Nothing is stored: a later wait() waits. Does not block.
-    void notify_waiters() const noexcept { detail::serve_all_receivers(detail::handle_access::core(permit_)); }
+    void notify_waiters() const noexcept {
+        if (detail::chan_core* core = detail::handle_access::core(permit_)) detail::serve_all_receivers(core);
+    }
 
     /// Takes the permit, waiting until there is one, or until it is woken.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.

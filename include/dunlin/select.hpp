@@ -79,7 +79,7 @@ private:
 
 template <class Handler, class... Args>
 loop run_handler(Handler& handler, Args&&... args) {
-    if constexpr (std::same_as<std::invoke_result_t<Handler&, Args...>, loop>) {
+    if constexpr (std::same_as<std::remove_cvref_t<std::invoke_result_t<Handler&, Args...>>, loop>) {
         return std::invoke(handler, std::forward<Args>(args)...);
     } else {
         static_cast<void>(std::invoke(handler, std::forward<Args>(args)...));
@@ -225,8 +225,8 @@ public:
     send_case(chan_core* core, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
         : case_base(case_kind::send, w),
           channel_(core, own),
-          value_(static_cast<given<Value>>(value)),
-          handler_(std::forward<H>(handler)) {
+          handler_(std::forward<H>(handler)),
+          value_(static_cast<given<Value>>(value)) {
         if constexpr (std::same_as<Value, T> && !std::is_trivially_copyable_v<T> && !needs_box<T>) {
             now.lend(loan_, std::addressof(value));
         }
@@ -234,8 +234,8 @@ public:
     send_case(send_case&& other)
         : case_base(case_kind::send, other.where),
           channel_(std::move(other.channel_)),
-          value_(static_cast<given<T>>(other.value_)),
-          handler_(std::move(other.handler_)) {
+          handler_(std::move(other.handler_)),
+          value_(static_cast<given<T>>(other.value_)) {
         other.loan_.end();
     }
     ~send_case() { settle(false); }  // also after an exception of select()
@@ -276,11 +276,11 @@ private:
     using given = std::conditional_t<needs_box<T> && std::same_as<Value, T>, const T&, Value&&>;
 
     case_channel channel_;
+    [[no_unique_address]] Handler handler_;  // its copy may throw: before the value is moved
     T value_;
     struct no_box {};
     [[no_unique_address]] std::conditional_t<needs_box<T>, std::optional<outgoing<T>>, no_box> box_;
     full_expression::loan loan_;
-    [[no_unique_address]] Handler handler_;
 };
 
 template <class Handler>

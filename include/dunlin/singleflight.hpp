@@ -61,7 +61,12 @@ struct flight {
 /// Source    golang.org/x/sync/singleflight.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class singleflight {
-    using flight = detail::flight<T>;
+    // Both under the table's lock. The key in the table, not the caller's, which the function may change or destroy;
+    // null: it is not there any more.
+    struct flight : detail::flight<T> {
+        const Key* key = nullptr;
+        bool over = false;
+    };
 
 public:
     /// Throws std::bad_alloc.
@@ -76,7 +81,7 @@ public:
     T call(const Key& key, F&& f, std::source_location where = std::source_location::current()) {
         const auto [mine, first] = flights_->join(key);
         if (first) {
-            fly(*flights_, key, mine, std::forward<F>(f));
+            fly(*flights_, mine, std::forward<F>(f));
         } else {
             mine->landed.wait(detail::future_reason, nullptr, where);
         }
@@ -107,7 +112,7 @@ public:
         requires std::invocable<std::decay_t<F>&>
     auto call_until(const Key& key, const std::chrono::time_point<Clock, Duration>& t, F&& f,
                     std::source_location where = std::source_location::current()) {
-        const std::shared_ptr<flight> mine = board(key, std::forward<F>(f), Clock::now() < t);
+        const std::shared_ptr<flight> mine = board(key, std::forward<F>(f), !detail::has_come(t));
         const bool landed = mine != nullptr && detail::wait_on_clock(t, [&](std::int64_t ns) {
             return wait(*mine, {ns, nullptr}, where) == detail::wait_outcome::ok;
         });
@@ -122,8 +127,7 @@ public:
     /// The next call with this key calls its function, even if another call is under way. The waiters of that call
     /// still get its result.
     void forget(const Key& key) {
-        const std::scoped_lock guard(flights_->lock);
-        flights_->under_way.erase(key);
+        flights_->forget(key);
     }
 
 private:
@@ -135,34 +139,50 @@ private:
         // The flight with this key, and whether the caller has to make it.
         std::pair<std::shared_ptr<flight>, bool> join(const Key& key) {
             const std::scoped_lock guard(lock);
-            if (const auto at = under_way.find(key); at != under_way.end()) return {at->second, false};
+            auto at = under_way.find(key);
+            if (at != under_way.end() && !at->second->over) return {at->second, false};
             auto made = std::make_shared<flight>();
-            under_way.emplace(key, made);
+            if (at == under_way.end()) {
+                at = under_way.emplace(key, made).first;
+            } else {
+                at->second->key = nullptr;
+                at->second = made;
+            }
+            made->key = std::addressof(at->first);
             return {made, true};
         }
         std::shared_ptr<flight> find(const Key& key) {
             const std::scoped_lock guard(lock);
             const auto at = under_way.find(key);
-            return at != under_way.end() ? at->second : nullptr;
+            return at != under_way.end() && !at->second->over ? at->second : nullptr;
         }
-        void land(const Key& key, const std::shared_ptr<flight>& f) {
+        void forget(const Key& key) {
+            const std::scoped_lock guard(lock);
+            const auto at = under_way.find(key);
+            if (at == under_way.end()) return;
+            at->second->key = nullptr;
+            under_way.erase(at);
+        }
+        void land(const std::shared_ptr<flight>& f) noexcept {
             {
                 const std::scoped_lock guard(lock);
-                const auto at = under_way.find(key);
-                if (at != under_way.end() && at->second == f) under_way.erase(at);
+                f->over = true;
+                try {
+                    if (f->key != nullptr) under_way.erase(under_way.find(*f->key));
+                } catch (...) {  // the hash or the comparison: the next call with this key takes the place
+                }
             }
             f->landed.set();
         }
     };
 
     template <class F>
-    static void fly(table& flights, const Key& key, const std::shared_ptr<flight>& mine, F&& f) {
+    static void fly(table& flights, const std::shared_ptr<flight>& mine, F&& f) {
         struct landing {
             table& flights;
-            const Key& key;
             const std::shared_ptr<flight>& mine;
-            ~landing() { flights.land(key, mine); }
-        } const at_end{flights, key, mine};
+            ~landing() { flights.land(mine); }
+        } const at_end{flights, mine};
         mine->landed.begin();
         try {
             if constexpr (std::is_void_v<T>) {
@@ -186,13 +206,13 @@ private:
         auto [mine, first] = flights_->join(key);
         if (!first) return mine;
         try {
-            auto call = [flights = flights_, key, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
-                fly(*flights, key, mine, f);
+            auto call = [flights = flights_, mine = mine, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
+                fly(*flights, mine, f);
             };
             detail::go_for(detail::this_caller(), std::move(call));
         } catch (...) {
             mine->error = std::current_exception();
-            flights_->land(key, mine);
+            flights_->land(mine);
             throw;
         }
         return mine;

@@ -141,7 +141,8 @@ public:
     ///           this processor's queue, it runs right here, on the caller's stack, which costs little more than a
     ///           call.
     /// Order     Everything the goroutine did happens before the return.
-    /// Throws    What the goroutine threw; goroutine_exited; std::logic_error if the task holds nothing.
+    /// Throws    What the goroutine threw; goroutine_exited (not for T = void: there the goroutine has just ended);
+    ///           std::logic_error if the task holds nothing.
     T get(std::source_location where = std::source_location::current()) {
         require("get");
         detail::join(handle_, where);

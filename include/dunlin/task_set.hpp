@@ -26,7 +26,8 @@ namespace dunlin::inline v0_1 {
 ///
 /// From goroutines and plain threads, all members at any time; several callers may take results, and each gets
 /// different ones. The destructor waits for all members, and drops the results that were not taken.
-/// Order     Everything that a member did happens before the return of the next() that gets its result.
+/// Order     What a member's function did happens before the return of the next() that gets its result. What the
+///           function has captured, and the member's goroutine_local objects, may be destroyed after that.
 /// Errors    An exception of a member comes out of the next() that takes it; it does not stop the others; cancel() does
 ///           that. (In a task_group the first one cancels.)
 /// Cost      That of a task_group's member, an allocation for the result, and a lock.

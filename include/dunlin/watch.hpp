@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -114,7 +115,10 @@ public:
               std::make_shared<detail::watch_state<T>>(std::make_shared<const T>(std::move(first))))) {}
 
     /// A receiver that has seen the present value. Allowed after close(). Throws std::bad_alloc.
-    watch_receiver<T> subscribe() const { return watch_receiver<T>(end_->state); }
+    watch_receiver<T> subscribe() const {
+        static_cast<void>(state());
+        return watch_receiver<T>(end_->state);
+    }
 
     /// Replaces the value and wakes the receivers. Does not block; without receivers the value is replaced all the
     /// same.
@@ -153,12 +157,16 @@ public:
     void close() const {
         if (!state().close()) throw channel_closed("close of closed channel");
     }
-    bool closed() const noexcept { return state().is_closed(); }
+    bool closed() const { return state().is_closed(); }
     /// The number of receivers now.
-    std::size_t receiver_count() const noexcept { return state().followers(); }
+    std::size_t receiver_count() const { return state().followers(); }
 
 private:
-    detail::watch_state<T>& state() const noexcept { return *end_->state; }
+    // Throws std::logic_error: this was moved from.
+    detail::watch_state<T>& state() const {
+        if (end_ == nullptr) throw std::logic_error("dunlin: a watch was moved from");
+        return *end_->state;
+    }
 
     std::shared_ptr<detail::watch_end<T>> end_;
 };

@@ -29,7 +29,8 @@ public:
 /// Order     What happens before a release() happens before the return of the acquires that get its permits.
 /// Fairness  First come, first served: no waiter is overtaken, so callers that want few permits cannot keep one that
 ///           wants many waiting for ever. While there are waiters, try_acquire() takes nothing, even if permits are
-///           free.
+///           free. A waiter whose limit is a moment of another clock goes to the end of the queue if that clock was
+///           slower than dunlin::clock.
 /// Misuse    Destruction while there are waiters ends the process with a report.
 /// Cost      A lock for each call; no allocation but for a deadline. (counting_semaphore, which takes one at a time,
 ///           has no lock while there are permits.)

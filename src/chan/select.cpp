@@ -334,12 +334,17 @@ std::size_t selection::run(std::size_t otherwise_index) {
     }
 }
 
+[[noreturn]] void throw_moved_from(std::size_t i) {
+    throw std::invalid_argument("dunlin::select: case " + std::to_string(i) + " was moved from");
+}
+
 std::size_t find_otherwise(case_base* const* cases, std::size_t count) {
     if (count > max_cases) {
         throw std::invalid_argument("dunlin::select: " + std::to_string(count) + " cases, 65536 are allowed");
     }
     std::size_t found = no_case;
     for (std::size_t i = 0; i < count; ++i) {
+        if (cases[i] == nullptr) throw_moved_from(i);
         if (cases[i]->kind != case_kind::otherwise) continue;
         if (found != no_case) throw std::invalid_argument("dunlin::select: more than one otherwise()");
         found = i;
@@ -360,6 +365,7 @@ std::size_t select_among(case_base* const* cases, std::size_t count) {
 select_rounds::select_rounds(case_base* const* cases, std::size_t count) : cases_(cases), count_(count) {
     channels_.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
+        if (cases[i] == nullptr) throw_moved_from(i);
         if (!has_channel(*cases[i])) continue;
         chan_handle::reference(cases[i]->core);
         channels_.emplace_back(cases[i]->core);
@@ -382,10 +388,6 @@ std::vector<detail::case_base*> prepare_all(std::span<const select_case> cases) 
     list.reserve(cases.size());
     for (const select_case& c : cases) {
         list.push_back(c.prepare());
-        if (list.back() == nullptr) {
-            throw std::invalid_argument("dunlin::select: case " + std::to_string(list.size() - 1)
-                + " of the list was moved from");
-        }
     }
     return list;
 }

@@ -13,10 +13,7 @@
 //            thread has not written yet, or what the recorder has kept.
 #include "observe/trace_file.h"
 
-#include <dunlin/trace.hpp>
-
 #include <algorithm>
-#include <dunlin/detail/atomic.hpp>
 #include <bit>
 #include <cerrno>
 #include <csignal>
@@ -34,6 +31,9 @@
 #include <system_error>
 #include <unistd.h>
 #include <utility>
+
+#include <dunlin/detail/atomic.hpp>
+#include <dunlin/trace.hpp>
 
 #include "observe/contention.h"
 #include "observe/dump_json.h"

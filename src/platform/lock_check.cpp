@@ -34,8 +34,8 @@ thread_local constinit held_locks mine{};
 constinit platform::atomic<bool (*)()> stoppable_here{nullptr};
 
 constexpr const char* names[] =
-    {"start", "world", "registry", "object", "channel", "descriptors", "descriptor", "parking_lot", "scheduler", "retake",
-    "store", "trim", "arena", "trace", "leaf"};
+    {"start", "world", "registry", "object", "channel", "descriptors", "descriptor", "parking_lot", "scheduler",
+    "retake", "store", "trim", "arena", "trace", "leaf"};
 static_assert(std::size(names) == static_cast<std::size_t>(lock_rank::leaf) + 1);
 
 void require(bool condition, const char* rule) noexcept {

@@ -33,6 +33,36 @@ EACH_P(SelectForms);
 class ThrowingElements : public support::each_p {};
 EACH_P(ThrowingElements);
 
+TEST_P(SelectForms, AValueIsNotLostWithAHandlerThatCannotBeCopied) {
+    struct refuses {
+        refuses() = default;
+        refuses(const refuses&) { throw std::runtime_error("no copy"); }
+        void operator()() const {}
+    };
+    run([] {
+        const dunlin::chan<std::unique_ptr<int>> c(1);
+        auto v = std::make_unique<int>(7);
+        const refuses handler;
+        EXPECT_THROW(select(on_send(c, std::move(v), handler), otherwise()), std::runtime_error);
+        EXPECT_NE(v, nullptr);
+    });
+}
+
+TEST_P(SelectForms, ACaseThatWasMovedFromIsRefused) {
+    run([] {
+        const dunlin::chan<int> c(1);
+        c.send(1);
+        dunlin::select_case a = on_recv(c), b = std::move(a);
+        EXPECT_THROW(select(a, b), std::invalid_argument);
+        EXPECT_THROW(static_cast<void>(select_again(a, b)), std::invalid_argument);
+        EXPECT_THROW(select_loop(a, b), std::invalid_argument);
+        std::vector<dunlin::select_case> list;
+        list.push_back(std::move(a));
+        EXPECT_THROW(select(list), std::invalid_argument);
+        EXPECT_EQ(c.recv(), 1);
+    });
+}
+
 // ---- handlers that take a T -----------------------------------------------------------------------------------------
 
 TEST_P(SelectForms, AHandlerMayTakeTheValueItself) {

@@ -211,6 +211,21 @@ TEST_P(Run, GivesTheMainGoroutineEightMebibytesOfStack) {
 
 struct i_am_an_error {};
 
+// Types whose & is not what one expects.
+struct without_address {
+    int v;
+    const without_address* operator&() const { return nullptr; }
+    bool operator==(const without_address&) const = default;
+};
+
+TEST_P(Run, AnOverloadedAddressOperatorIsNotAsked) {
+    without_address x{7};
+    EXPECT_EQ(run([&]() -> without_address& { return x; }).v, 7);
+    EXPECT_EQ(run([&]() -> without_address&& { return std::move(x); }).v, 7);
+    const auto ctx = dunlin::with_value(dunlin::context::background(), without_address{1}, 42);
+    EXPECT_EQ(*ctx.value<int>(without_address{1}), 42);
+}
+
 class RunOptions : public support::runtime_test {};
 
 TEST_F(RunOptions, TooManyProcessorsAreAnInvalidArgument) {

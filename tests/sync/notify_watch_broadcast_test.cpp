@@ -56,6 +56,26 @@ TEST_P(Notify, OnePermitIsStoredHoweverManyAreGiven) {
     });
 }
 
+TEST_P(Notify, OneThatWasMovedFromWakesNothing) {
+    run([] {
+        dunlin::notify n;
+        const dunlin::notify other = std::move(n);
+        n.notify_one();
+        n.notify_waiters();
+        dunlin::watch<int> w(1);
+        const auto w2 = std::move(w);
+        EXPECT_THROW(w.send(2), std::logic_error);
+        EXPECT_THROW(w.subscribe(), std::logic_error);
+        dunlin::broadcast<int> b(1);
+        const auto b2 = std::move(b);
+        EXPECT_THROW(b.send(2), std::logic_error);
+        EXPECT_THROW(b.subscribe(), std::logic_error);
+        auto stop = dunlin::context::background().after_func([] {});
+        const auto stop2 = std::move(stop);
+        EXPECT_FALSE(stop());
+    });
+}
+
 TEST_P(Notify, AllThatWaitAreWokenAndNothingIsStored) {
     run([] {
         const dunlin::notify n;

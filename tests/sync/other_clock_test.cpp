@@ -136,6 +136,50 @@ TEST_P(OtherClock, ADeadlineOfAContextIsOnItsOwnClock) {
     });
 }
 
+// In nanoseconds the difference to now overflows, and for some of these even the time point.
+TEST_P(OtherClock, MomentsCenturiesAwayArePastOrFuture) {
+    run([] {
+        using namespace std::chrono;
+        const auto past = sys_days{1600y / 1 / 1}, future = sys_days{2300y / 1 / 1}, far = sys_days{9999y / 12 / 31};
+        dunlin::sleep_until(past);
+        dunlin::chan<int> c;
+        EXPECT_FALSE(c.recv_until(past));
+        dunlin::mutex m;
+        const std::scoped_lock held(m);
+        EXPECT_FALSE(dunlin::spawn([&] { return m.try_lock_until(past); }).get());
+        EXPECT_TRUE(dunlin::with_deadline({}, past).is_done());
+        const auto parent = dunlin::with_deadline({}, system_clock::now() + 1h);
+        for (const auto t : {future, far}) {
+            EXPECT_FALSE(dunlin::with_deadline({}, t).is_done());
+            EXPECT_FALSE(dunlin::with_deadline(parent, t).is_done());
+        }
+        EXPECT_FALSE(dunlin::with_deadline(parent, sys_seconds::max()).is_done());
+        dunlin::singleflight<int, int> flights;
+        const auto one = [] { return 1; };
+        EXPECT_EQ(flights.call_until(1, future, one), 1);
+        EXPECT_EQ(flights.call_until(1, far, one), 1);
+        EXPECT_EQ(flights.call_until(1, time_point<dunlin::clock, hours>::max(), one), 1);
+        EXPECT_EQ(flights.call_until(1, past, one), std::nullopt);
+    });
+}
+
+TEST(Durations, AreRoundedUpInEachUnit) {
+    using namespace std::chrono;
+    using dunlin::detail::to_nanoseconds;
+    using ticks = duration<std::int64_t, std::ratio<1, 3'579'545>>;  // of a PC's timer: wraps in 64 bits after hours
+    EXPECT_EQ(to_nanoseconds(ticks(3'579'545LL * 3600 * 24 * 365)), 365 * 24h);
+    EXPECT_EQ(to_nanoseconds(ticks(1)), 280ns);
+    EXPECT_EQ(to_nanoseconds(ticks(-1)), -279ns);
+    EXPECT_EQ(to_nanoseconds(ticks::max()), nanoseconds::max());
+    EXPECT_EQ(to_nanoseconds(ticks::min()), nanoseconds::min());
+    EXPECT_EQ(to_nanoseconds(duration<float>(36.0f)), 36s);
+    EXPECT_GE(to_nanoseconds(duration<float>(1001.5611f)), duration<double>(double{1001.5611f}));
+    EXPECT_EQ(to_nanoseconds(duration<double, std::milli>(0.5)), 500us);
+    EXPECT_EQ(to_nanoseconds(duration<std::uint64_t>(UINT64_MAX)), nanoseconds::max());
+    EXPECT_EQ(to_nanoseconds(hours::max()), nanoseconds::max());
+    EXPECT_EQ(to_nanoseconds(hours::min()), nanoseconds::min());
+}
+
 // While a wait looks at its clock again it stays in the queue: each notify_one() wakes a waiter.
 TEST_P(OtherClock, NoNotifyIsLostWhileItLooksAgain) {
     allow(60s);

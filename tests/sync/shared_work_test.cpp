@@ -233,6 +233,44 @@ TEST_P(Singleflight, EqualCallsAtTheSameTimeAreMadeOnce) {
     });
 }
 
+TEST_P(Singleflight, TheCallersKeyMayChangeOrGoWhileTheFunctionRuns) {
+    run([] {
+        dunlin::singleflight<std::string, int> flights;
+        auto key = std::make_unique<std::string>("a");
+        EXPECT_EQ(flights.call(*key, [&] { return *key = "b", 1; }), 1);
+        EXPECT_EQ(flights.call("a", [] { return 2; }), 2) << "nothing is kept";
+        EXPECT_EQ(flights.call(*key, [&] { return key.reset(), 3; }), 3);
+        EXPECT_EQ(flights.call("b", [] { return 4; }), 4);
+        // Forgotten while it is under way, and begun anew.
+        EXPECT_EQ(flights.call("c", [&] {
+            flights.forget("c");
+            return 5 + flights.call("c", [] { return 1; });
+        }), 6);
+        EXPECT_EQ(flights.call("c", [] { return 7; }), 7);
+    });
+}
+
+struct failing_hash {
+    static inline int calls_left = 0;
+    std::size_t operator()(int key) const {
+        if (calls_left-- == 0) throw std::runtime_error("no hash");
+        return static_cast<std::size_t>(key);
+    }
+};
+
+TEST_P(Singleflight, AHashThatThrowsKeepsNoResult) {
+    run([] {
+        dunlin::singleflight<int, int, failing_hash> flights;
+        failing_hash::calls_left = 1000;
+        EXPECT_EQ(flights.call(1, [] { return failing_hash::calls_left = 0, 1; }), 1);
+        failing_hash::calls_left = 1000;
+        EXPECT_EQ(flights.call(1, [] { return 2; }), 2);
+        EXPECT_EQ(flights.call(1, [] { return 3; }), 3);
+        failing_hash::calls_left = 0;
+        EXPECT_THROW(flights.call(1, [] { return 4; }), std::runtime_error);
+    });
+}
+
 TEST_P(Singleflight, ErrorsGoToAllAndNothingStays) {
     run([] {
         dunlin::singleflight<int, int> flights;
