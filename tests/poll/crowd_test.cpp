@@ -56,7 +56,7 @@ private:
 
 TEST_F(Crowd, EachOfAThousandConnectionsHasItsTurn) {
     constexpr std::size_t connections = 1000;
-    const long each = support::rounds(100);
+    constexpr long each = 100;  // not fewer in slow builds: the first rounds are as the client has begun
     rlimit files{};
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);
