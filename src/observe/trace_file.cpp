@@ -16,11 +16,9 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fcntl.h>
 #include <memory>
 #include <mutex>
@@ -37,6 +35,7 @@
 
 #include "observe/contention.h"
 #include "observe/dump_json.h"
+#include "observe/trace_sink.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
 #include "platform/futex.h"
@@ -61,75 +60,6 @@ namespace tracing = sched::tracing;
 enum class block : std::uint32_t { info = 1, clock = 2, events = 3, place = 4, since = 5, end = 6, who = 7 };
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
-
-class sink {
-public:
-    virtual bool write(const void* from, std::size_t bytes) noexcept = 0;
-
-protected:
-    ~sink() = default;
-};
-
-// While this lives, a write beyond the limit on the size of files fails (EFBIG), as one that finds no space does. It
-// sends no SIGXFSZ, which would end the process.
-class without_size_signal {
-public:
-    without_size_signal() noexcept {
-        sigemptyset(&one_);
-        sigaddset(&one_, SIGXFSZ);
-        pthread_sigmask(SIG_BLOCK, &one_, &before_);
-    }
-    ~without_size_signal() {
-        if (sigismember(&before_, SIGXFSZ)) return;
-        if (exceeded) {
-            const timespec now{};
-            sigtimedwait(&one_, nullptr, &now);  // the kernel has sent it to this thread
-        }
-        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
-    without_size_signal(const without_size_signal&) = delete;
-    without_size_signal& operator=(const without_size_signal&) = delete;
-
-    bool exceeded = false;
-
-private:
-    sigset_t one_, before_;
-};
-
-class file_sink final : public sink {
-public:
-    bool write(const void* from, std::size_t bytes) noexcept override {
-        without_size_signal limit;
-        const char* at = static_cast<const char*>(from);
-        while (bytes != 0) {
-            const ssize_t n = ::write(fd, at, bytes);
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) {
-                error = n < 0 ? errno : ENOSPC;
-                limit.exceeded = error == EFBIG;
-                return false;
-            }
-            at += n;
-            bytes -= static_cast<std::size_t>(n);
-        }
-        return true;
-    }
-    int fd = -1;
-    int error = 0;
-};
-
-class text_sink final : public sink {
-public:
-    bool write(const void* from, std::size_t bytes) noexcept override {
-        try {
-            text.append(static_cast<const char*>(from), bytes);
-            return true;
-        } catch (const std::bad_alloc&) {
-            return false;
-        }
-    }
-    std::string text;
-};
 
 // Copies memory of this process that may not be there any more, such as that of a library that was unloaded.
 bool copy_carefully(void* to, const void* from, std::size_t bytes) noexcept {
@@ -534,6 +464,12 @@ void write_slow_region_if_asked(state& s) noexcept {
     }
 }
 
+void ask_for_trace_of_slow_region() noexcept {
+    state& s = the();
+    if (s.what.load(std::memory_order_relaxed) != mode::recorder) return;
+    if (!s.asked.exchange(true)) sched::want_report(sched::report_slow_region);
+}
+
 void write_trace_of_slow_region() noexcept {
     state& s = the();
     const std::unique_lock guard(s.changes, std::try_to_lock);  // else the recorder begins, or ends and writes it
@@ -624,78 +560,6 @@ void write_recorder(std::ostream& out) {
         bytes = observe::recorded(s, "write_recorder()");
     }
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
-namespace {
-
-// f(machine, goroutine) where events may be noted; nothing on a plain thread.
-template <class F>
-[[gnu::noinline]] void in_trace(F f) noexcept {
-    sched::machine* m = sched::current_machine();
-    if (m == nullptr) return;
-    m = sched::enter(m);
-    if (sched::tracing::on()) f(m, m->current.load(std::memory_order_relaxed));
-    sched::leave(m);
-}
-
-std::uint64_t task_of(const sched::goroutine* g) noexcept { return g->extra != nullptr ? g->extra->task : 0; }
-
-platform::atomic<std::uint64_t> last_task{0};
-
-}  // namespace
-
-region::region(std::string_view name, std::chrono::nanoseconds too_slow) noexcept : too_slow_ns_(too_slow.count()) {
-    if (!sched::tracing::on()) return;
-    if (too_slow_ns_ > 0) began_ns_ = platform::now_ns();
-    traced_ = true;
-    in_trace([&](sched::machine* m, const sched::goroutine* g) {
-        note_text(m, sched::tracing::kind::region, g, task_of(g), name);
-    });
-}
-
-region::~region() {
-    if (!traced_) return;
-    in_trace([&](sched::machine* m, const sched::goroutine* g) {
-        note(m, sched::tracing::kind::region_end, g, task_of(g));
-    });
-    if (began_ns_ == 0 || platform::now_ns() - began_ns_ <= too_slow_ns_) return;
-    observe::state& s = the();
-    if (s.what.load(std::memory_order_relaxed) != mode::recorder) return;
-    if (!s.asked.exchange(true)) sched::want_report(sched::report_slow_region);
-}
-
-task::task(std::string_view name) {
-    if (!sched::tracing::on() || sched::current_machine() == nullptr) return;
-    sched::make_extra_of_current();
-    const std::uint64_t id = last_task.fetch_add(1, std::memory_order_relaxed) + 1;
-    in_trace([&](sched::machine* m, const sched::goroutine* g) {
-        id_ = id;
-        before_ = std::exchange(g->extra->task, id);
-        note_text(m, sched::tracing::kind::task, g, id, name);
-        if (before_ != 0) note(m, sched::tracing::kind::parent_task, g, before_);
-    });
-}
-
-task::~task() {
-    if (id_ == 0) return;
-    sched::machine* m = sched::current_machine();
-    if (m == nullptr) return;
-    m = sched::enter(m);
-    const sched::goroutine* g = m->current.load(std::memory_order_relaxed);
-    if (g->extra != nullptr && g->extra->task == id_) g->extra->task = before_;
-    if (sched::tracing::on()) note(m, sched::tracing::kind::task_end, g, id_);
-    sched::leave(m);
-}
-
-void message(std::string_view category, std::string_view text) noexcept {
-    if (!sched::tracing::on()) return;
-    char both[sched::tracing::longest_text];
-    std::size_t size = category.copy(both, 100);
-    both[size++] = 0;
-    size += text.copy(both + size, sizeof both - size);
-    in_trace([&](sched::machine* m, const sched::goroutine* g) {
-        note_text(m, sched::tracing::kind::message, g, task_of(g), {both, size});
-    });
 }
 
 }  // namespace dunlin::trace
