@@ -101,6 +101,40 @@ bool send_signal(pid_t tid, int signal) noexcept {
     return raw_syscall(SYS_tgkill, raw_syscall(SYS_getpid), tid, signal) == 0;
 }
 
+namespace {
+
+char mark_of_requests;
+platform::atomic<bool> requests_are_plain{false};  // rt_tgsigqueueinfo is refused
+
+}  // namespace
+
+siginfo_t request_info(int signal) noexcept {
+    siginfo_t info{};
+    info.si_signo = signal;
+    info.si_code = SI_QUEUE;
+    info.si_value.sival_ptr = &mark_of_requests;
+    return info;
+}
+
+bool send_request(pid_t tid, int signal) noexcept {
+    if (simulation_here() != nullptr || requests_are_plain.load(std::memory_order_relaxed)) {
+        return send_signal(tid, signal);
+    }
+    siginfo_t info = request_info(signal);
+    const long result =
+        raw_syscall(SYS_rt_tgsigqueueinfo, raw_syscall(SYS_getpid), tid, signal, syscall_arg(&info));
+    if (result == 0 || result == -ESRCH) return result == 0;
+    requests_are_plain.store(true, std::memory_order_relaxed);
+    return send_signal(tid, signal);
+}
+
+signal_source source_of(const siginfo_t& info) noexcept {
+    if (info.si_code == SI_QUEUE && info.si_value.sival_ptr == &mark_of_requests) return signal_source::request;
+    const bool plain = info.si_code == SI_TKILL && requests_are_plain.load(std::memory_order_relaxed);
+    const bool without_info = info.si_code == SI_USER && info.si_pid == 0;
+    return plain || without_info ? signal_source::unknown : signal_source::program;
+}
+
 bool is_main_thread() noexcept { return raw_syscall(SYS_gettid) == raw_syscall(SYS_getpid); }
 
 namespace {

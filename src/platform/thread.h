@@ -57,6 +57,17 @@ bool is_main_thread() noexcept;
 // False: there is no such thread in this process.
 bool send_signal(pid_t tid, int signal) noexcept;
 
+// A request is a signal that the library sends to a thread of its own process, marked in its siginfo_t, so that its
+// handler tells it from the same signal sent by the program.
+bool send_request(pid_t tid, int signal) noexcept;  // false: as above
+siginfo_t request_info(int signal) noexcept;        // what arrives with it
+enum class signal_source : std::uint8_t {
+    request,
+    program,
+    unknown,  // the kernel has no room for siginfo_t (RLIMIT_SIGPENDING), or a filter refuses rt_tgsigqueueinfo
+};
+signal_source source_of(const siginfo_t& info) noexcept;
+
 // Threads of this process, from /proc/self/status; 0: not known.
 unsigned count_threads() noexcept;
 

@@ -263,9 +263,7 @@ void world::take_signal() {
     if (story_ != nullptr) tell(std::source_location::current(), "the signal arrives");
     struct sigaction installed {};
     sigaction(signal, nullptr, &installed);
-    siginfo_t info{};
-    info.si_signo = signal;
-    info.si_code = SI_TKILL;
+    siginfo_t info = platform::request_info(signal);
     ucontext_t context{};
     const auto at = t.in_libc ? reinterpret_cast<std::uintptr_t>(&std::malloc)
                               : reinterpret_cast<std::uintptr_t>(&code_of_the_program);

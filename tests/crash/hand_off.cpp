@@ -223,6 +223,49 @@ int own_handler_before() {
     return 0;
 }
 
+// Its handler is called once for each signal, while the runtime sends the same one to stop goroutines and to look at
+// stacks. The program's go to the process: a thread may have a request already, and the kernel keeps one for each.
+int own_handler_among_requests() {
+    install_own_handler();
+    constexpr int signals = 300;
+    dunlin::run({.max_procs = 1}, [] {
+        std::atomic<bool> over{false};
+        dunlin::wait_group all;
+        for (int i = 0; i < 3; ++i) {
+            all.go([&] {
+                while (!over.load(std::memory_order_relaxed)) {}
+            });
+        }
+        all.go([&] {
+            while (!over) {
+                std::ostringstream text;
+                dunlin::runtime::dump(text);
+                dunlin::sleep_for(100us);
+            }
+        });
+        std::thread sender([&] {
+            for (int i = 0; i < signals && own_calls == i; ++i) {
+                kill(getpid(), SIGURG);
+                while (own_calls <= i) usleep(10);
+                usleep(500);
+            }
+        });
+        dunlin::blocking([&] { sender.join(); });
+        over = true;
+        all.wait();
+        std::puts(hand_offs().preemptions != 0 ? "stopped" : "not stopped");
+    });
+    std::printf("%d signals, %d calls\n", signals, own_calls.load());
+    return 0;
+}
+
+// The kernel has no room for what is said with a signal.
+int no_room_for_signals() {
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_SIGPENDING, &none) != 0) return 1;
+    return loop_until_stopped();
+}
+
 // It takes the signal from the runtime: no goroutine is stopped any more, and none is kept waiting.
 int own_handler_after() {
     dunlin::run([] {});
@@ -376,6 +419,8 @@ constexpr support::scenario all[] = {
     {"no_more_privileges", no_more_privileges},
     {"blocked_and_ticks", blocked_and_ticks},
     {"own_handler_before", own_handler_before},
+    {"own_handler_among_requests", own_handler_among_requests},
+    {"no_room_for_signals", no_room_for_signals},
     {"own_handler_after", own_handler_after},
     {"own_handler_after_another_signal", own_handler_after_another_signal},
     {"no_more_threads", no_more_threads},

@@ -562,6 +562,21 @@ TEST_F(GoPreempt, AHandlerOnAGoroutinesOwnStackIsNotStopped) {
     EXPECT_EQ(r.out, "finished\n") << r;
 }
 
+TEST_F(GoPreempt, TheProgramsOwnHandlerGetsItsSignalsAndNoOthers) {
+    if (support::under_thread) GTEST_SKIP() << "it delays signals";
+    allow(120s);
+    const auto r = hand_off("own_handler_among_requests");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "stopped\n300 signals, 300 calls\n") << r;
+}
+
+TEST_F(GoPreempt, WithoutRoomForWhatIsSaidWithASignal) {
+    if (support::under_thread) GTEST_SKIP() << "it keeps signals itself";
+    const auto r = hand_off("no_room_for_signals");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "ticked\ntaken\nstopped\n") << r;
+}
+
 TEST_F(GoPreempt, WithTheProgramsOwnHandlerOfTheSignal) {
     allow(120s);
     const auto before = hand_off("own_handler_before");

@@ -413,7 +413,6 @@ struct resume_order {
 struct machine_capture {
     enum progress : std::uint32_t { none, asked, taking, taken };
     platform::atomic<std::uint32_t> state{none};     // the asker, which has stopped the world; then the machine itself
-    platform::atomic<bool> signalled{false};         // the asker, before it sends the signal; itself, in the handler
     stack::trace frames;                        // itself, while `taking`
     void* escape = nullptr;                     // itself, in the handler: where a fault ends the look
 };

@@ -68,14 +68,29 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     }
 }
 
+// Whether the runtime has sent the signal. If nothing tells, it has if there is something that it may have sent it for.
+bool is_request(const machine* m, const siginfo_t& info) noexcept {
+    const platform::signal_source source = platform::source_of(info);
+    if (source != platform::signal_source::unknown) return source == platform::signal_source::request;
+    return m != nullptr && (m->freeze_asked.load(std::memory_order_relaxed) ||
+        m->preempt_asked.load(std::memory_order_relaxed) ||
+        m->capture.state.load(std::memory_order_relaxed) == machine_capture::asked);
+}
+
+// A signal of the program may arrive in place of a request (the kernel keeps one of a kind for a thread), and a request
+// after what it asks for has been done for another signal. So every arrival does what is asked for, and the program
+// gets what no request was sent for.
 void on_signal(int signal, siginfo_t* info, void* context) {
     note_handler_return(__builtin_return_address(0));
     machine* m = current_machine();
-    const bool sampled = m != nullptr && capture_if_asked(m, info, context);
-    if (m == nullptr || !m->freeze_asked.load(std::memory_order_acquire)) {
-        if (!stop_if_asked(info, context) && !sampled) pass_on(signal, info, context);
-        return;
+    if (is_request(m, *info)) {
+        stack::repeat_interrupted_call(context);
+    } else {
+        pass_on(signal, info, context);  // first: the thread may not come back from what follows
     }
+    if (m == nullptr) return;
+    capture_if_asked(m, context);
+    if (!m->freeze_asked.load(std::memory_order_acquire)) return stop_if_asked(m, context);
     // Inside the runtime the machine will lose its goroutine in enter_slow(), or may hold a lock of the runtime.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     // the call on the thread's own stack is about to begin, or has just ended
@@ -103,7 +118,7 @@ void ask(machine* m) noexcept {
         return;
     }
     m->asleep_since_ns = 0;
-    platform::send_signal(m->tid, preemption_signal);
+    platform::send_request(m->tid, preemption_signal);
 }
 
 // True: the machine is likely to stop soon. Not if it has been asleep in the kernel for a while; a moment's sleep (a

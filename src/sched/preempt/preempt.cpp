@@ -145,7 +145,7 @@ void ask_to_stop(machine* m) noexcept {
     // answer is not overwritten.
     m->preempt_asked.store(true, std::memory_order_release);
     the_scheduler.hand_offs.freeze_signals.add();
-    platform::send_signal(m->tid, preemption_signal);
+    platform::send_request(m->tid, preemption_signal);
 }
 
 void wait_until_stopped(machine* m) noexcept {
@@ -159,16 +159,9 @@ bool may_be_stopped_here() noexcept {
         m->current.load(std::memory_order_relaxed) != nullptr;
 }
 
-bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
-    machine* m = current_machine();
-    if (m == nullptr || info->si_code != SI_TKILL || !m->preempt_asked.exchange(false, std::memory_order_acquire)) {
-        return false;
-    }
-    stack::repeat_interrupted_call(context);
-    if (!is_stoppable(m, context)) {
-        answer(m);
-        return true;
-    }
+void stop_if_asked(machine* m, void* context) noexcept {
+    if (!m->preempt_asked.exchange(false, std::memory_order_acquire)) return;
+    if (!is_stoppable(m, context)) return answer(m);
     m->rejects = 0;
     goroutine* g = m->current.load(std::memory_order_relaxed);
     // From here to the end the thread acts as if inside the runtime. The fence is for the compiler: it keeps the store
@@ -179,7 +172,6 @@ bool stop_if_asked(const siginfo_t* info, void* context) noexcept {
     answer(m);
     if (stop) sleep_preempted(m, g, context);
     m->in_runtime.store(0, std::memory_order_release);
-    return true;
 }
 
 // Under the lock. m, which is stopped, is about to go on without a processor.

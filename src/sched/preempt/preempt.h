@@ -77,8 +77,8 @@ bool may_be_stopped_here() noexcept;
 // Called in the handler when the thread is stopped while it runs g. `spins`: g waited in a loop.
 void note_spinning(machine* m, const goroutine* g, bool spins) noexcept;
 
-// Step 2, called in the handler. False: the signal was not ours.
-bool stop_if_asked(const siginfo_t* info, void* context) noexcept;
+// Step 2, called in the handler on m's own thread.
+void stop_if_asked(machine* m, void* context) noexcept;
 
 // Called by the monitor: lets all preempted goroutines go on, without processors.
 void thaw_preempted() noexcept;

@@ -63,8 +63,7 @@ bool call(machine* m, bool preempted) noexcept {
         platform::futex_wake(m->resume_word);
         return true;
     }
-    m->capture.signalled.store(true, std::memory_order_release);
-    return platform::send_signal(m->tid, preemption_signal);
+    return platform::send_request(m->tid, preemption_signal);
 }
 
 void ask(machine* m) noexcept {
@@ -172,15 +171,10 @@ const void* asleep_at(const goroutine& g) noexcept {
         : nullptr;
 }
 
-bool capture_if_asked(machine* m, const siginfo_t* info, void* context) noexcept {
-    // The signal is ours even if the request has been withdrawn since: a system call that the signal has ended is made
-    // again in either case.
-    if (info->si_code != SI_TKILL || !m->capture.signalled.exchange(false, std::memory_order_acquire)) return false;
-    stack::repeat_interrupted_call(context);
+void capture_if_asked(machine* m, const void* context) noexcept {
     // Inside the runtime the thread may hold one of its locks.
     const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;
     answer(m, context, !inside);
-    return true;
 }
 
 void capture_if_asked_again(machine* m, const void* context) noexcept {

@@ -51,9 +51,8 @@ public:
 // sleep, or is inside the runtime. Costs 10 us.
 const void* asleep_at(const goroutine& g) noexcept;
 
-// Called on m's own thread: in the handler of the signal, and while it sleeps there, preempted. False: the signal was
-// not one of ours.
-bool capture_if_asked(machine* m, const siginfo_t* info, void* context) noexcept;
+// Called on m's own thread: in the handler of the signal, and while it sleeps there, preempted.
+void capture_if_asked(machine* m, const void* context) noexcept;
 void capture_if_asked_again(machine* m, const void* context) noexcept;
 
 // Called in a handler where all signals are blocked: finds the frames of the code that the signal has interrupted on
