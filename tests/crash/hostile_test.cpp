@@ -135,9 +135,9 @@ TEST_P(Hostile, AnyLimitOfTheStackIsGood) {
 
 TEST_P(Hostile, ItWorksWithoutWhatTheKernelMayRefuse) {
     if (support::sanitized) GTEST_SKIP() << "sanitizers need some of these";
-    const std::vector<long> each{SYS_membarrier, SYS_rseq, SYS_tgkill, SYS_rt_tgsigqueueinfo, SYS_timer_create, SYS_sigaltstack, SYS_madvise,
-        SYS_sched_getaffinity, SYS_epoll_create1, SYS_eventfd2, SYS_prctl, 440 /* process_madvise */,
-        314 /* sched_setattr */};
+    const std::vector<long> each{SYS_membarrier, SYS_rseq, SYS_tgkill, SYS_rt_tgsigqueueinfo, SYS_timer_create,
+        SYS_sigaltstack, SYS_madvise, SYS_sched_getaffinity, SYS_epoll_create1, SYS_eventfd2, SYS_prctl,
+        440 /* process_madvise */, 314 /* sched_setattr */};
     for (const int error : {EPERM, ENOSYS}) {
         for (const long call : each) {
             SCOPED_TRACE(std::to_string(call) + ", " + std::to_string(error));
