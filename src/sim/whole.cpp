@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "sim/world.h"
+
+#include "platform/thread.h"
 #include "stack/signal_frame.h"
 
 namespace dunlin::inline v0_1::sim {
