@@ -107,7 +107,10 @@ def choose_workloads(parser, names):
     if not names:
         return [w for w in workloads.WORKLOADS if not w.once]
     known = [w.name for w in workloads.WORKLOADS]
+    curves = {curve.workload: family.name for family in growth.families() for curve in family.curves}
     for name in names:
+        if family := next((curves[curve] for curve in curves if fnmatch.fnmatch(curve, name)), None):
+            parser.error(f"{name!r} is drawn as curves: ./dev bench growth {family}")
         if not fnmatch.filter(known, name):
             near = difflib.get_close_matches(name, known)
             hint = f"did you mean {near[0]}?" if near else "./dev bench list prints them"

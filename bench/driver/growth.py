@@ -110,6 +110,7 @@ def descriptor_limit():
 
 # Work of each step in tenths of a microsecond; 1 stands for none.
 WORK = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+EVEN_AND_SKEWED = (("", ""), ("-skewed", "; 1 step in 10 takes ten times as long"))
 
 
 def work_curve(workload, what):
@@ -123,14 +124,17 @@ def work_family():
         "Work between hand-overs, from none to 1000 us, on two processors",
         "work of each step, us",
         (
-            *(work_curve(f"fan-{n}", f"a job for each of {n} workers") for n in (2, 4, 8, 16)),
-            work_curve("fan-4-skewed", "4 workers, 1 job in 10 ten times as long"),
             *(
-                work_curve(f"pipe-{stages}-{capacity}", f"{stages} stages, capacity {capacity}")
+                work_curve(f"fan-{n}{skewed}", f"a job for each of {n} workers{how}")
+                for skewed, how in EVEN_AND_SKEWED
+                for n in (2, 4, 8, 16)
+            ),
+            *(
+                work_curve(f"pipe-{stages}-{capacity}{skewed}", f"{stages} stages, capacity {capacity}{how}")
+                for skewed, how in EVEN_AND_SKEWED
                 for stages in (2, 4)
                 for capacity in (0, 1, 16)
             ),
-            work_curve("pipe-2-0-skewed", "2 stages, 1 step in 10 ten times as long"),
         ),
         procs=2,
         cpus_min=2,

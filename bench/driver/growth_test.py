@@ -122,12 +122,13 @@ class Document(unittest.TestCase):
 class Plots(unittest.TestCase):
     def test_each_workload_is_in_one_plot_and_shows_its_first_metric(self):
         rows = [
-            {"workload": w, "metric": m, "procs": 1, "ratios": {"go": 0.5, "c": None}}
+            {"workload": w, "metric": m, "procs": 1, "ratios": {"go": 0.5, "c": None}, "intervals": {"go": (0.4, 0.6)}}
             for w, m in (("spawn-join", "time"), ("spawn-million", "time"), ("spawn-million", "peak-rss"), ("new-one", "time"))
         ]
         self.assertEqual(
             plots.bars({"rows": rows}),
-            {"scheduler": {1: [("spawn-join", {"go": 0.5}), ("spawn-million", {"go": 0.5})]}, "others": {1: [("new-one", {"go": 0.5})]}},
+            {"scheduler": {1: [(w, {"go": 0.5}, {"go": (0.4, 0.6)}) for w in ("spawn-join", "spawn-million")]},
+             "others": {1: [("new-one", {"go": 0.5}, {"go": (0.4, 0.6)})]}},
         )
 
     def test_a_ratio_is_told_as_a_part_where_it_is_small(self):
@@ -238,10 +239,15 @@ class Publish(unittest.TestCase):
             self.assertNotEqual(publish.between_marks(text, f.name, "changed\n"), text)
 
     def test_a_run_that_is_quick_short_or_of_a_busy_machine_is_refused(self):
-        fine = {"quick": False, "rounds": 3, "machine": {"load_before": 0.6}}
+        fine = {"quick": False, "rounds": 3, "machine": {"load_before": 0.4}}
         self.assertEqual(publish.refused(fine), "")
         self.assertEqual(publish.refused({**fine, "quick": True}), "a quick run")
         self.assertEqual(publish.refused({**fine, "rounds": 1}), "1 of 3 rounds")
+        self.assertEqual(publish.refused(fine, publish.ROUNDS_OF_RESULTS), "3 of 5 rounds")
+        self.assertEqual(publish.refused({**fine, "skipped": {"tokio": "no cargo"}}), "")
+        self.assertEqual(publish.refused({**fine, "skipped": {"tokio": "its build failed: E0425"}}),
+                         "tokio is missing: its build failed: E0425")
+        self.assertEqual(publish.refused({**fine, "versions": {"dunlin": "abc+changes; g++"}}), "a tree that is not committed")
         self.assertEqual(publish.refused({**fine, "machine": {"load_before": 2.4}}), "a busy machine (load average 2.4)")
 
     def test_what_is_published_says_the_load_and_does_not_disown_itself(self):

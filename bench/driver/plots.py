@@ -38,7 +38,7 @@ SUBJECTS = (
     ("channels", "Channels and locks", ("ping-pong*", "buffered-*", "select*", "ring*", "skynet*", "prime-sieve*", "mutex*", "alloc-churn")),
     ("timers", "Timers", ("sleep*", "timer-*", "after-func-*", "deadlines")),
     ("work", "Work between hand-overs", ("tree", "bounded-pool", "actors", "scatter")),
-    ("stalls", "Nothing stalls", ("hogs-*", "blocking-*", "unannotated-*", "mixed-service", "open-loop")),
+    ("stalls", "Beside hogs and blocking calls", ("hogs-*", "blocking-*", "unannotated-*", "mixed-service", "open-loop")),
     ("network", "The network", ("echo-*", "idle-connections*", "http-*", "pipe-*")),
     ("others", "Others", ("*",)),
 )
@@ -83,7 +83,8 @@ def subject_of(workload):
 
 
 def bars(doc):
-    """{subject: {procs: [(label, {peer: ratio})]}}: for each workload its first metric and those of MORE_METRICS."""
+    """{subject: {procs: [(label, {peer: ratio}, {peer: interval})]}}: for each workload its first metric and those of
+    MORE_METRICS."""
     result = {}
     seen = {}
     for row in doc["rows"]:
@@ -94,7 +95,7 @@ def bars(doc):
         if ratios:
             more = row["workload"] in MORE_METRICS and len(MORE_METRICS[row["workload"]]) > 1
             label = f"{row['workload']}, {row['metric']}" if more else row["workload"]
-            result.setdefault(subject_of(row["workload"]), {}).setdefault(row["procs"], []).append((label, ratios))
+            result.setdefault(subject_of(row["workload"]), {}).setdefault(row["procs"], []).append((label, ratios, row.get("intervals", {})))
     return result
 
 
@@ -190,21 +191,23 @@ def draw_ratios(plt, doc, out):
         by_procs = bars(doc).get(name)
         if not by_procs:
             continue
-        present = [p for p in peers if any(p in ratios for rows in by_procs.values() for _, ratios in rows)]
-        lines = max(sum(len(ratios) + 0.7 for _, ratios in rows) for rows in by_procs.values())
+        present = [p for p in peers if any(p in ratios for rows in by_procs.values() for _, ratios, _ in rows)]
+        lines = max(sum(len(ratios) + 0.7 for _, ratios, _ in rows) for rows in by_procs.values())
         figure, axes = plt.subplots(1, len(by_procs), figsize=(5.4 * len(by_procs), 1.2 + 0.2 * lines), squeeze=False)
-        every = [r for rows in by_procs.values() for _, ratios in rows for r in ratios.values()]
+        every = [r for rows in by_procs.values() for _, ratios, _ in rows for r in ratios.values()]
         low, high = min([*every, 0.5]) / 2.2, max([*every, 2]) * 2.2
         for ax, (procs, rows) in zip(axes[0], sorted(by_procs.items())):
             y, ticks = 0.0, []
-            for label, ratios in rows:
+            for label, ratios, intervals in rows:
                 top = y
                 for peer in [p for p in present if p in ratios]:
                     ratio = ratios[peer]
+                    least, most = intervals.get(peer) or (ratio, ratio)
                     ax.barh(y, ratio - 1, left=1, height=0.85, color=colour_of(peer, peers), zorder=2)
+                    ax.plot((least, most), (y, y), color="black", linewidth=0.8, zorder=3)
                     ax.annotate(
                         ratio_text(ratio),
-                        (ratio, y),
+                        (min(ratio, least) if ratio < 1 else max(ratio, most), y),
                         xytext=(-3 if ratio < 1 else 3, 0),
                         textcoords="offset points",
                         ha="right" if ratio < 1 else "left",
@@ -227,7 +230,7 @@ def draw_ratios(plt, doc, out):
             ax.set_title(f"P = {procs}")
         handles = [plt.Rectangle((0, 0), 1, 1, color=colour_of(peer, peers)) for peer in present]
         figure.legend(handles, [f"{SUBJECT} / {peer}" for peer in present], loc="lower center", ncols=len(present), frameon=False)
-        arrange(figure, f"{title}: what {SUBJECT} needs, as a part of what its peer needs (left of 1: less)")
+        arrange(figure, f"{title}: what {SUBJECT} needs, as a part of what its peer needs (left of 1: less; the line: 95 % interval)")
         files.append(save(plt, figure, out / f"ratios-{name}.svg"))
     return files
 

@@ -10,8 +10,8 @@ from .peers import ROOT
 DOCS = ROOT / "docs"
 PLOTS = "plots"
 SHOWN = ("scheduler", "channels")  # by README; all others are drawn where they are wanted
-LEAST_ROUNDS = 3
-MOST_LOAD = 1.0
+ROUNDS_OF_RESULTS, ROUNDS_OF_CURVES = 5, 3  # at least
+MOST_LOAD = 0.5
 
 
 def marks_of(name):
@@ -28,13 +28,16 @@ def between_marks(text, name, content):
     return before + begin + content + end + after
 
 
-def refused(measured):
-    """Why a run, or a family of curves, is not published; empty: it is."""
-    reasons = []
+def refused(measured, least_rounds=ROUNDS_OF_CURVES):
+    """Why a run, or a family of curves, is not published; empty: it is. A peer that cannot be built is left out of a run
+    that is only looked at, not of one that is shown."""
+    reasons = [f"{peer} is missing: {why}" for peer, why in measured.get("skipped", {}).items() if why.startswith("its build failed")]
+    if "+changes" in measured.get("versions", {}).get(report.SUBJECT, ""):
+        reasons.append("a tree that is not committed")
     if measured["quick"]:
         reasons.append("a quick run")
-    if measured["rounds"] < LEAST_ROUNDS:
-        reasons.append(f"{measured['rounds']} of {LEAST_ROUNDS} rounds")
+    if measured["rounds"] < least_rounds:
+        reasons.append(f"{measured['rounds']} of {least_rounds} rounds")
     if measured["machine"]["load_before"] > MOST_LOAD:
         reasons.append(f"a busy machine (load average {measured['machine']['load_before']})")
     return ", ".join(reasons)
@@ -68,7 +71,7 @@ def publish(results, docs=DOCS):
     written, lines = [], []
     if (results / "latest.json").is_file():
         doc = json.loads((results / "latest.json").read_text())
-        if reason := refused(doc):
+        if reason := refused(doc, ROUNDS_OF_RESULTS):
             lines.append(f"results.md stays: {reason}")
         else:
             (docs / PLOTS).mkdir(parents=True, exist_ok=True)

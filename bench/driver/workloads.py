@@ -93,8 +93,8 @@ def network(*time_targets):
     return (Metric("time", "us", time_targets), Metric("cpu", "us"))
 
 
-def latency():
-    return (Metric("p50", "us"), Metric("p99", "us"))
+def latency(p50=(), p99=()):
+    return (Metric("p50", "us", p50), Metric("p99", "us", p99))
 
 
 def kept_busy():
@@ -255,7 +255,7 @@ WORKLOADS = (
     Workload(
         "mutex-8",
         "eight goroutines do so with the same mutex, a million times together; time for each",
-        (time_ns(Target(1, "go", BOTH), AS_ALONE),),
+        (time_ns(Target(1, "go", BOTH), AS_ALONE, at_most(25, (2,))),),
     ),
     Workload(
         "parked-memory",
@@ -331,7 +331,7 @@ WORKLOADS = (
     Workload(
         "wake-idle",
         "a plain thread starts a goroutine on an otherwise idle runtime: how long until it runs; Go: a C thread (cgo)",
-        (Metric("p50", "us"), Metric("p99", "us")),
+        latency(p50=(at_most(3, (1,)), at_most(8, (2,)))),
     ),
     Workload(
         "hogs-wake",
@@ -394,12 +394,16 @@ WORKLOADS = (
         "echo-64",
         "64 connections, each with one message of 64 bytes under way that comes back; time per message (1 / rate) and "
         "the server's CPU time for it; c: a thread with an epoll for each processor, and nothing else",
-        (*network(Target(1 / 0.97, "c", (1,)), go_part(1.2, (1,))), *latency()),
+        (*network(Target(1 / 0.97, "c", (1,)), go_part(1.2, (1,)), AS_ALONE), *latency(p99=(AS_ALONE,))),
     ),
     Workload(
         "echo-1000",
         "the same with 1000 connections",
-        (*network(Target(1 / 0.97, "c", (1,)), go_part(1.2, (1,))), *latency()),
+        (
+            Metric("time", "us", (Target(1 / 0.97, "c", (1,)), go_part(1.2, (1,)))),
+            Metric("cpu", "us", (Target(1.03, "c", (1,)),)),
+            *latency(),
+        ),
         procs=(1,),
     ),
     Workload(
@@ -453,7 +457,7 @@ WORKLOADS = (
         "pipe-wake",
         "from a plain thread's write to a pipe until the goroutine runs that reads it, all of them having slept; c: a "
         "thread in epoll_wait; `relative`: the median as part of that of such a thread, by turns in one process",
-        (*latency(), Metric("relative", "x", (at_most(1.3),), own=True)),
+        (*latency(), Metric("relative", "x", (at_most(1.15),), own=True)),
     ),
     Workload(
         "mixed-service",
@@ -462,11 +466,11 @@ WORKLOADS = (
         "end; time from when a request was due: `p50`, `p99` and `p99.9` of the lookups. `hogs`: time per 100,000 steps "
         "of those that compute; `late`: how late the load itself was (p99); Go: cgo",
         (
-            Metric("p50", "us"),
-            Metric("p99", "us", (go_part(4, (1,)),)),
+            Metric("p50", "us", (Target(2, "threads", BOTH),)),
+            Metric("p99", "us", (go_part(4, (1,)), Target(1.2, "threads", BOTH))),
             Metric("p99.9", "us"),
             *(Metric(name, "us") for name in ("burst-p99", "library-p99", "all-p50", "all-p99", "all-p99.9")),
-            Metric("hogs", "us"),
+            Metric("hogs", "us", (Target(1.05, "threads", BOTH),)),
             Metric("late", "us"),
         ),
     ),

@@ -1,4 +1,4 @@
-// stalls.cpp - parts 11 to 13: nothing that a goroutine does stalls the others.
+// stalls.cpp - parts 11 to 13: goroutines that compute or block do not stop the others.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>

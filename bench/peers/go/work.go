@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"sync"
@@ -10,18 +11,24 @@ import (
 // The twins of bench/work_bench.cpp: `go_bench fan-4 --n 200`, where --n is the work of each step in tenths of a
 // microsecond and 1 stands for none.
 func init() {
-	for name, workers := range map[string]int{"fan-2": 2, "fan-4": 4, "fan-8": 8, "fan-16": 16} {
-		workers := workers
-		workloads[name] = func(s settings, r results) { fan(s, r, workers, false) }
+	for _, skewed := range []bool{false, true} {
+		suffix := ""
+		if skewed {
+			suffix = "-skewed"
+		}
+		skewed := skewed
+		for _, workers := range []int{2, 4, 8, 16} {
+			workers := workers
+			workloads[fmt.Sprintf("fan-%d%s", workers, suffix)] = func(s settings, r results) { fan(s, r, workers, skewed) }
+		}
+		for _, stages := range []int{2, 4} {
+			for _, capacity := range []int{0, 1, 16} {
+				stages, capacity := stages, capacity
+				name := fmt.Sprintf("pipe-%d-%d%s", stages, capacity, suffix)
+				workloads[name] = func(s settings, r results) { pipe(s, r, stages, capacity, skewed) }
+			}
+		}
 	}
-	workloads["fan-4-skewed"] = func(s settings, r results) { fan(s, r, 4, true) }
-	workloads["pipe-2-0"] = func(s settings, r results) { pipe(s, r, 2, 0, false) }
-	workloads["pipe-2-1"] = func(s settings, r results) { pipe(s, r, 2, 1, false) }
-	workloads["pipe-2-16"] = func(s settings, r results) { pipe(s, r, 2, 16, false) }
-	workloads["pipe-4-0"] = func(s settings, r results) { pipe(s, r, 4, 0, false) }
-	workloads["pipe-4-1"] = func(s settings, r results) { pipe(s, r, 4, 1, false) }
-	workloads["pipe-4-16"] = func(s settings, r results) { pipe(s, r, 4, 16, false) }
-	workloads["pipe-2-0-skewed"] = func(s settings, r results) { pipe(s, r, 2, 0, true) }
 	workloads["tree"] = tree
 	workloads["bounded-pool"] = boundedPool
 	workloads["actors"] = actors
