@@ -177,16 +177,27 @@ void pipe_of(const settings& s, results& r) {
 
 // ---- other shapes ---------------------------------------------------------------------------------------------------
 
+/// How long goroutines that could run have waited while a processor had nothing to run, since `before`.
+void report_waits(results& r, const dunlin::runtime::duration_histogram& before) {
+    const auto waits = dunlin::runtime::stats().waits_while_idle.since(before);
+    constexpr double most_us = 1e6;  // the last bucket has no end
+    const auto us = [&](double q) { return std::min(static_cast<double>(waits.quantile_ns(q)) / 1e3, most_us); };
+    r.add("wait-p50", us(0.5), "us");
+    r.add("wait-p99", us(0.99), "us");
+}
+
 /// Requests one after the other; each does the same `total_us` of work, and the longest chain in it is `chain_us`.
 template <class Request>
 void answer_requests(
     const settings& s, results& r, double total_us, double chain_us, std::uint64_t answer, Request&& request) {
     const double ideal_us = std::max(total_us / processors(), chain_us);
     const long requests = operations_of(s, ideal_us, 0, 2);
+    const auto waits = dunlin::runtime::stats().waits_while_idle;
     const double ns = ns_per_operation(requests, [&] {
         for (long i = 0; i < requests; ++i) expect_sum("an answer", request(), {0, answer});
     });
     report(r, ns, {ideal_us * static_cast<double>(requests), 0}, requests);
+    report_waits(r, waits);
 }
 
 struct tree_job {

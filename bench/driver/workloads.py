@@ -98,8 +98,14 @@ def latency(p50=(), p99=()):
 
 
 def kept_busy():
-    """Of goroutines that work between their hand-overs: `of-ideal` is the time as a multiple of that of the work alone."""
-    return (Metric("time", "us", (Target(1.05, "go", BOTH), AS_ALONE)), Metric("of-ideal", "x", (at_most(1.25),)))
+    """Of goroutines that work between their hand-overs: `of-ideal` is the time as a multiple of that of the work alone;
+    `wait-p50` and `wait-p99`: how long those that could run have waited while a processor was idle."""
+    return (
+        Metric("time", "us", (Target(1.05, "go", BOTH), AS_ALONE)),
+        Metric("of-ideal", "x", (at_most(1.25),)),
+        Metric("wait-p50", "us", (at_most(5),), own=True),
+        Metric("wait-p99", "us", own=True),
+    )
 
 
 WORKLOADS = (
@@ -227,7 +233,8 @@ WORKLOADS = (
     Workload(
         "tree",
         "a job goes down a tree of workers, each of which splits it in two, to 16 leaves with 20 us of work each; time per "
-        "job. `of-ideal`: that as a multiple of the work alone, spread over all processors",
+        "job. `of-ideal`: that as a multiple of the work alone, spread over all processors. `wait-p50`, `wait-p99`: how long "
+        "goroutines that could run have waited while a processor was idle",
         kept_busy(),
     ),
     Workload(
