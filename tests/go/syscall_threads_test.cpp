@@ -146,11 +146,11 @@ TEST_F(GoSyscallThreads, WhoWaitsForAThreadHasOneWhenThereAreThreadsAgain) {
     EXPECT_NE(r.err.find("no more threads"), std::string::npos) << r;
 }
 
-TEST_F(GoSyscallThreads, AnIdleProcessUsesNoCpuWhateverItsThreadsSleepIn) {
-    if (support::sanitized) GTEST_SKIP() << "the sanitizer's own thread uses some";
+TEST_F(GoSyscallThreads, AnIdleProcessSleepsWhateverItsThreadsSleepIn) {
+    if (support::sanitized) GTEST_SKIP() << "the sanitizer has a thread of its own";
     const auto r = support::run_child("hand_off", {"idle_after_hand_offs"});
     EXPECT_EQ(r.status, 0) << r;
-    EXPECT_LT(std::stod(r.out), 0.2) << r;
+    EXPECT_LT(std::stol(r.out), 50) << r;  // a monitor that looks each 10 ms wakes 150 times
 }
 
 }  // namespace
