@@ -15,7 +15,9 @@ namespace dunlin::inline v0_1::api {
 void stop_at_exit() noexcept {
     // In the child of a fork() only the forking thread exists: there is nothing to stop, and a wait would never end.
     const bool forked = platform::not_after_fork.load(std::memory_order_relaxed) != nullptr;
-    if (sched::the_scheduler.started.load(std::memory_order_acquire) && !forked) sched::retire_world();
+    if (!sched::the_scheduler.started.load(std::memory_order_acquire) || forked) return;
+    sched::the_scheduler.exiting.store(platform::thread_id(), std::memory_order_relaxed);
+    sched::retire_world();
 }
 
 namespace {

@@ -46,10 +46,13 @@ bool mask_known = false;
 
 }  // namespace
 
-void detail::begin_thread(const char* name) noexcept {
-    if (simulation* s = simulation_here()) return s->name_thread(name);
-    raw_syscall(SYS_prctl, PR_SET_NAME, syscall_arg(name));
-    if (mask_known) pthread_sigmask(SIG_SETMASK, &initial_mask, nullptr);
+void detail::begin_thread(const thread_kind& kind) noexcept {
+    if (simulation* s = simulation_here()) return s->name_thread(kind.name);
+    raw_syscall(SYS_prctl, PR_SET_NAME, syscall_arg(kind.name));
+    sigset_t all;  // as start_thread() has left it
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, kind.runs_the_program && mask_known ? &initial_mask : &all, nullptr);
 }
 
 int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
@@ -207,6 +210,35 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return nullptr;
     const char* last = std::strrchr(text, ' ');
     return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
+}
+
+thread_ids::thread_ids() noexcept {
+    if (simulation_here() != nullptr) return;
+    fd_ = static_cast<int>(raw_syscall(
+        SYS_openat, AT_FDCWD, syscall_arg("/proc/self/task"), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+thread_ids::~thread_ids() {
+    if (fd_ >= 0) raw_syscall(SYS_close, fd_);
+}
+
+pid_t thread_ids::next() noexcept {
+    // The kernel's linux_dirent64: two numbers of 64 bits, the size of the entry (16 bits), its type, its name.
+    constexpr std::size_t size_at = 16, name_at = 19;
+    while (fd_ >= 0) {
+        if (at_ >= size_) {
+            const long n = raw_syscall(SYS_getdents64, fd_, syscall_arg(entries_.data()), entries_.size());
+            if (n <= 0) return 0;
+            at_ = 0;
+            size_ = static_cast<std::size_t>(n);
+        }
+        std::uint16_t size;
+        std::memcpy(&size, &entries_[at_ + size_at], sizeof size);
+        const long id = std::strtol(&entries_[at_ + name_at], nullptr, 10);  // 0: "." or ".."
+        at_ += size;
+        if (id != 0) return static_cast<pid_t>(id);
+    }
+    return 0;
 }
 
 #if defined(__GLIBC__)

@@ -16,20 +16,22 @@ namespace dunlin::inline v0_1::platform {
 struct thread_kind {
     void (*main)(void*);
     const char* name;
+    bool runs_the_program = false;  // its functions are called there
 };
 
 namespace detail {
 int start_thread(void* (*entry)(void*), void* argument) noexcept;
-void begin_thread(const char* name) noexcept;
+void begin_thread(const thread_kind& kind) noexcept;
 }  // namespace detail
 
 // Starts a detached thread that runs kind.main(argument). Returns 0 or the error of pthread_create (EAGAIN: no more
-// threads). The thread has the signal mask that the process had at remember_signal_mask(), not that of the thread that
-// creates it.
+// threads). A thread that runs the program has the signal mask that the process had at remember_signal_mask(), not that
+// of the thread that creates it. The others take no signals but those of faults: a handler of the program that the
+// kernel let run on the monitor's thread could wait there for what only the monitor brings about.
 template <const thread_kind& kind>
 int start_thread(void* argument) noexcept {
     constexpr auto entry = [](void* a) -> void* {
-        detail::begin_thread(kind.name);
+        detail::begin_thread(kind);
         kind.main(a);
         return nullptr;
     };
@@ -77,6 +79,21 @@ bool thread_is_running(pid_t tid) noexcept;
 // Where a thread of this process sleeps in a system call: the address behind the instruction. Null: it does not sleep,
 // or that is not known.
 const void* thread_sleeps_at(pid_t tid) noexcept;
+
+// The threads of this process, one after the other, without memory. Those that begin meanwhile may be left out.
+class thread_ids {
+public:
+    thread_ids() noexcept;
+    ~thread_ids();
+    thread_ids(const thread_ids&) = delete;
+    thread_ids& operator=(const thread_ids&) = delete;
+    pid_t next() noexcept;  // 0: there are no more, or /proc cannot be read
+
+private:
+    int fd_ = -1;
+    std::size_t at_ = 0, size_ = 0;
+    alignas(std::uint64_t) std::array<char, 2048> entries_;
+};
 
 // The lock of libc for which a thread of this process sleeps in the kernel, and the threads that may hold it: the
 // numbers that stand where a mutex keeps its owner and a read-write lock its writer. A null lock: the thread does not

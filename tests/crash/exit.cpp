@@ -1,11 +1,14 @@
 // Programs that end while goroutines do all kinds of things. They must end at once, with status 0, and without a crash
 // in a static destructor.
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <sys/syscall.h>
@@ -339,6 +342,76 @@ int lost_report() {
     return 0;
 }
 
+// ---- a lock that a goroutine holds when it is left behind -----------------------------------------------------------
+
+std::mutex held;
+std::atomic<bool> is_held{false}, is_wanted{false};
+
+struct wants_the_lock {
+    ~wants_the_lock() {
+        if (!is_wanted) return;
+        const std::lock_guard guard(held);
+        std::puts("had the lock");
+    }
+};
+wants_the_lock last_object;
+
+void holds_the_lock() {
+    for (;;) {
+        const std::lock_guard guard(held);
+        is_held = true;
+        for (const auto end = std::chrono::steady_clock::now() + 20ms; std::chrono::steady_clock::now() < end;) {}
+    }
+}
+
+// exit() is called beside it, and a static object's destructor wants the lock.
+template <bool by_goroutine>
+int exit_beside_a_holder() {
+    is_wanted = true;
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::go({.name = "holder"}, holds_the_lock);
+        while (!is_held) dunlin::sleep_for(1ms);
+        if (by_goroutine) {
+            dunlin::go([] { std::exit(0); });
+        } else {
+            std::thread([] { std::exit(0); }).detach();
+        }
+        dunlin::sleep_for(1h);
+    });
+    return 1;
+}
+
+// A plain thread waits for the lock, and main for that thread.
+int thread_beside_a_holder() {
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::go({.name = "holder"}, holds_the_lock);
+        while (!is_held) dunlin::sleep_for(1ms);
+    });
+    std::thread([] {
+        const std::lock_guard guard(held);
+        std::puts("had the lock");
+    }).join();
+    std::fflush(stdout);
+    _exit(0);
+}
+
+// The holder is lost in its next call of the library, and the lock with it. What is said of it comes from the monitor;
+// the test ends the program.
+int holder_that_calls() {
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::go({.name = "holder"}, [] {
+            const std::lock_guard guard(held);
+            is_held = true;
+            for (const auto end = std::chrono::steady_clock::now() + 300ms; std::chrono::steady_clock::now() < end;) {}
+            dunlin::yield();
+        });
+        while (!is_held) dunlin::sleep_for(1ms);
+    });
+    alarm(6);
+    const std::lock_guard guard(held);
+    return 1;
+}
+
 constexpr support::scenario all[] = {
     {"nothing", nothing},
     {"spin", main_returns<spins, 3>},
@@ -367,6 +440,10 @@ constexpr support::scenario all[] = {
     {"exit_in_an_independent_goroutine", exit_in_an_independent_goroutine},
     {"an_independent_goroutine_waits_for_run", an_independent_goroutine_waits_for_run},
     {"quick_exit", quick_exit},
+    {"exit_by_a_goroutine_beside_a_holder", exit_beside_a_holder<true>},
+    {"exit_by_a_thread_beside_a_holder", exit_beside_a_holder<false>},
+    {"thread_beside_a_holder", thread_beside_a_holder},
+    {"holder_that_calls", holder_that_calls},
     {"leak_report", leak_report},
     {"leak_report_of_none", leak_report_of_none},
     {"lost_report", lost_report},

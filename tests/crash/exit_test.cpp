@@ -1,6 +1,7 @@
 // DLK-10: the end of main() ends the process at once, with status 0, whatever goroutines do, and without a crash in
 // static destructors.
 #include <algorithm>
+#include <csignal>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -48,6 +49,33 @@ INSTANTIATE_TEST_SUITE_P(While, Exit,
         "throw", "spawn", "yield", "everything_at_once", "everything_without_run", "exit_in_a_goroutine",
         "exit_in_a_thread", "exit_in_main_goroutine"),
     [](const auto& info) { return std::string(info.param); });
+
+// A goroutine that its run() has left holds a std::mutex. What waits for it goes on, or is told.
+TEST(LeftHolder, GoesOnForWhateverWaitsForItsLock) {
+    if (support::sanitized) GTEST_SKIP() << "sanitizers have locks of their own around these";
+    struct kind {
+        const char *scenario, *waiter;
+    };
+    for (const kind& k : {kind{"exit_by_a_goroutine_beside_a_holder", "the thread that called exit()"},
+             kind{"exit_by_a_thread_beside_a_holder", "the thread that called exit()"},
+             kind{"thread_beside_a_holder", "a thread of the program"}}) {
+        const auto r = leave(k.scenario);
+        EXPECT_EQ(r.status, 0) << k.scenario << r;
+        EXPECT_EQ(r.out, "had the lock\n") << k.scenario << r;
+        if (!r.err.empty()) {  // it may have given the lock back before it stood still
+            EXPECT_EQ(r.err.rfind(std::string("dunlin: ") + k.waiter + " waits for the lock at ", 0), 0u) << r;
+        }
+    }
+}
+
+TEST(LeftHolder, IsNamedWhenItCannotGoOn) {
+    if (support::sanitized) GTEST_SKIP() << "as above";
+    const auto r = leave("holder_that_calls");
+    EXPECT_EQ(r.signal, SIGALRM) << r;
+    EXPECT_NE(r.err.find("dunlin: the main thread waits for the lock at "), std::string::npos) << r;
+    EXPECT_NE(r.err.find("\"holder\" held when its run() returned"), std::string::npos) << r;
+    EXPECT_NE(r.err.find("it stays locked"), std::string::npos) << r;
+}
 
 class StaticDestructors : public testing::Test {};
 

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <pthread.h>
 #include <spawn.h>
@@ -560,6 +562,28 @@ TEST_F(GoPreempt, AHandlerOnAGoroutinesOwnStackIsNotStopped) {
     const auto r = hand_off("in_a_handler_at_the_end");
     EXPECT_EQ(r.status, 0) << r;
     EXPECT_EQ(r.out, "finished\n") << r;
+}
+
+// Else a handler of the program could run on the monitor's thread, and wait there for what only the monitor brings
+// about.
+TEST_F(GoPreempt, TheMonitorAndTheThreadMakerTakeNoSignalsOfTheProgram) {
+    if (support::emulated) GTEST_SKIP() << "masks are the emulator's";
+    dunlin::run([] {});
+    int seen = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name, word;
+        std::getline(std::ifstream(task.path() / "comm"), name);
+        if (name != "dunlin-monitor" && name != "dunlin-maker") continue;
+        ++seen;
+        std::ifstream status(task.path() / "status");
+        while (status >> word && word != "SigBlk:") {}
+        status >> word;
+        const std::uint64_t blocked = std::stoull(word, nullptr, 16);
+        const auto blocks = [&](int signal) { return ((blocked >> (signal - 1)) & 1) != 0; };
+        for (const int signal : {SIGUSR1, SIGTERM, SIGALRM, SIGCHLD, SIGURG}) EXPECT_TRUE(blocks(signal)) << signal;
+        for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) EXPECT_FALSE(blocks(signal)) << signal;
+    }
+    EXPECT_EQ(seen, 2);
 }
 
 TEST_F(GoPreempt, TheProgramsOwnHandlerGetsItsSignalsAndNoOthers) {

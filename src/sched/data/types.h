@@ -631,6 +631,7 @@ struct scheduler {
     // written under lock, with release; the monitor reads: how many times a machine was put there
     platform::atomic<std::uint32_t> times_frozen{0};
     platform::atomic<pid_t> runner{0};               // the thread that is, or was last, inside run()
+    platform::atomic<pid_t> exiting{0};              // the thread that has called exit(), or has returned from main()
     goroutine* free_goroutines DUNLIN_GUARDED_BY(lock) = nullptr;
     platform::atomic<std::uint64_t> next_id{2};      // batches are cut off by fetch_add
     platform::atomic<std::uint64_t> created_outside{0};  // goroutines started by plain threads

@@ -9,6 +9,7 @@
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/machines/lost_holders.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/trace.h"
@@ -58,6 +59,7 @@ bool ask_for_it_back(machine* m) noexcept {
     // unless its thread was changed: os_thread.cpp, rule 4; frozen.cpp
     if (m->locked_g != nullptr || m->lowered) m->must_end = true;
     m->locked_g = nullptr;
+    note_lost_holder(m->tid, m, self);
     // under this lock, start_world() asks whether to give the machine its processor back
     m->current.store(nullptr, std::memory_order_relaxed);
     s.lock.unlock();

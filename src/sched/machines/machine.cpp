@@ -67,7 +67,7 @@ void thread_main(void* raw) noexcept {
     hooks.machine_thread(false);
 }
 
-constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m"};
+constexpr platform::thread_kind machine_thread{thread_main, "dunlin-m", true};
 
 // Takes the record of a machine whose thread has ended; it is on the list of all machines already. Null: there is none.
 machine* take_ended_record() noexcept {

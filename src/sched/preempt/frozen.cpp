@@ -11,6 +11,7 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/machines/deadlock.h"
+#include "sched/machines/lost_holders.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/safe_point.h"
@@ -36,9 +37,13 @@ struct suspicion {
     const void* lock = nullptr;
     pid_t waiter = 0;
     const char* unnamed = nullptr;  // as in platform::lock_wait; not null: the owner is only one of several candidates
+    const goroutine* lost = nullptr;  // it held the lock, and cannot go on
     std::int64_t since_ns = 0;
 
-    bool same(const suspicion& other) const noexcept { return owner == other.owner && same_wait(other); }
+    bool found() const noexcept { return owner != nullptr || lost != nullptr; }
+    bool same(const suspicion& other) const noexcept {
+        return owner == other.owner && lost == other.lost && same_wait(other);
+    }
     bool same_wait(const suspicion& other) const noexcept {
         return lock == other.lock && waiter == other.waiter && unnamed == other.unnamed;
     }
@@ -49,7 +54,7 @@ struct watch {
     std::int64_t next_ns = 0;
     std::int64_t wait_ns = first_look_ns;
     suspicion suspect;
-    const machine* next = nullptr;  // where the next round continues; null: at the beginning
+    std::size_t looked = 0;  // so many threads were passed in earlier rounds; this one continues behind them
 };
 watch the_watch;                        // monitor
 suspicion to_let_go;                    // monitor; published to the thread maker by the wish
@@ -61,6 +66,8 @@ suspicion gone_on;                      // thread maker: the suspicion whose own
 std::int64_t gone_on_until_ns = 0;      // thread maker; 0: no owner goes on
 // thread maker: the CPU time of the owner when it was let go; -1: it has been decided whether others want its CPU
 std::int64_t owner_cpu_ns = 0;
+
+const void* said_of = nullptr;  // monitor: the lock of which it was said last that it stays locked
 
 void order(machine* m, std::uint32_t what) noexcept {
     m->resume_word.store(what, std::memory_order_release);
@@ -104,37 +111,71 @@ suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
     platform::lock_wait wait = platform::lock_waited_for(waiter);
     if (may_stop_at(wait.code)) wait.unnamed = nullptr;  // the code that waits is the program's own, or this library's
     if (wait.lock == nullptr) return {};
-    suspicion found{nullptr, wait.lock, waiter, wait.unnamed, now_ns};
+    suspicion found{nullptr, wait.lock, waiter, wait.unnamed, nullptr, now_ns};
     found.owner = frozen_holder(wait, found.same_wait(to_let_go) ? turns_of_wait : 0);
-    return found.owner != nullptr ? found : suspicion{};
+    if (found.owner != nullptr) return found;
+    if (wait.unnamed == nullptr && wait.lock != said_of) found.lost = lost_holder(wait.owners);
+    return found.found() ? found : suspicion{};
+}
+
+// A thread of a goroutine that has been left behind waits for nothing that matters, and one in the runtime for no lock
+// of libc.
+bool may_wait_for_frozen(pid_t tid) noexcept {
+    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
+    while (m != nullptr && m->tid != tid) m = m->all_next;
+    return m == nullptr || (!m->condemned.load(std::memory_order_relaxed) &&
+        m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0);
 }
 
 suspicion find_suspect(std::int64_t now_ns) noexcept {
-    const auto process = static_cast<pid_t>(platform::raw_syscall(SYS_getpid));
-    suspicion found = look_at(process, now_ns);
-    if (found.owner == nullptr) found = look_at(the_scheduler.runner.load(std::memory_order_relaxed), now_ns);
+    const scheduler& s = the_scheduler;
     watch& w = the_watch;
     // The waiter of the last suspect comes before the others: no other suspect may come between two looks at it.
-    if (found.owner == nullptr) found = look_at(w.suspect.waiter, now_ns);
-    unsigned looks = 0;
-    const machine* m = w.next != nullptr ? w.next : the_scheduler.machines.load(std::memory_order_acquire);
-    for (; m != nullptr && found.owner == nullptr && looks < most_looks; m = m->all_next) {
-        const bool in_user_code = m->current.load(std::memory_order_relaxed) != nullptr &&
-            m->in_runtime.load(std::memory_order_relaxed) == 0;
-        if (!in_user_code || m->condemned.load(std::memory_order_relaxed)) continue;
-        ++looks;
-        found = look_at(m->tid, now_ns);
+    const pid_t first[] = {static_cast<pid_t>(platform::raw_syscall(SYS_getpid)),
+        s.exiting.load(std::memory_order_relaxed), s.runner.load(std::memory_order_relaxed), w.suspect.waiter};
+    for (const pid_t tid : first) {
+        if (const suspicion found = look_at(tid, now_ns); found.found()) return found;
     }
-    w.next = m;
-    return found;
+    platform::thread_ids threads;
+    std::size_t passed = 0;
+    for (unsigned looks = 0; looks < most_looks; ++passed) {
+        const pid_t tid = threads.next();
+        if (tid == 0) {
+            passed = 0;
+            break;
+        }
+        if (passed < w.looked || !may_wait_for_frozen(tid)) continue;
+        ++looks;
+        if (const suspicion found = look_at(tid, now_ns); found.found()) return found;
+    }
+    w.looked = passed;
+    return {};
+}
+
+const char* name_of_waiter(pid_t tid) noexcept {
+    if (tid == platform::raw_syscall(SYS_getpid)) return "the main thread";
+    if (tid == the_scheduler.exiting.load(std::memory_order_relaxed)) return "the thread that called exit()";
+    if (tid == the_scheduler.runner.load(std::memory_order_relaxed)) return "the thread that called run()";
+    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
+    while (m != nullptr && m->tid != tid) m = m->all_next;
+    return m != nullptr ? "a goroutine's thread" : "a thread of the program";
+}
+
+void say_that_it_stays_locked(const suspicion& found) noexcept {
+    platform::text_writer out(2);
+    out << "dunlin: " << name_of_waiter(found.waiter) << " waits for the lock at " << found.lock << ", which ";
+    print_who(out, found.lost);
+    out << " held when its run() returned\n    created at ";
+    print_where(out, found.lost->created_at);
+    out << "\n    it stays locked: that goroutine is lost, because it has called this library or because many others were left "
+           "behind after it. What to do: have run() wait for what is left (run_options::at_end), or end goroutines before main "
+           "returns\n";
 }
 
 void say_that_it_goes_on(const suspicion& found) noexcept {
     const goroutine* g = found.owner->current.load(std::memory_order_relaxed);
     if (g == nullptr) return;
-    const char* waiter = "a goroutine's thread";
-    if (found.waiter == the_scheduler.runner.load(std::memory_order_relaxed)) waiter = "the thread that called run()";
-    if (found.waiter == platform::raw_syscall(SYS_getpid)) waiter = "the main thread";
+    const char* waiter = name_of_waiter(found.waiter);
     platform::text_writer out(2);
     if (found.unnamed != nullptr) {
         out << "dunlin: " << waiter << " waits for the thread that " << found.unnamed << " at " << found.lock
@@ -184,6 +225,7 @@ void keep_frozen(machine* m) noexcept {
         s.frozen.push_back(oldest);
         oldest = s.frozen.pop_front();
     }
+    note_lost_holder(oldest->tid, nullptr, oldest->current.load(std::memory_order_relaxed));
     order(oldest, resume_order::end_thread);
 }
 
@@ -251,7 +293,13 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     }
     if (now_ns < w.next_ns) return w.next_ns;
     const suspicion found = letting_go.load(std::memory_order_acquire) ? suspicion{} : find_suspect(now_ns);
-    if (found.owner != nullptr && found.same(w.suspect)) {
+    if (found.lost != nullptr && found.same(w.suspect)) {
+        if (now_ns - w.suspect.since_ns >= sure_of_unnamed_ns) {
+            said_of = found.lock;
+            say_that_it_stays_locked(found);
+            w.suspect = {};
+        }
+    } else if (found.owner != nullptr && found.same(w.suspect)) {
         // The first time, an unnamed wait must last longer: it may end by itself. Later it has lasted through another
         // candidate's turn.
         const bool first = found.unnamed != nullptr && !found.same_wait(to_let_go);
@@ -265,8 +313,8 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     } else {
         w.suspect = found;
     }
-    const std::int64_t longest = w.next != nullptr ? sure_after_ns : longest_look_ns;
-    w.wait_ns = w.suspect.owner != nullptr ? sure_after_ns : std::min(2 * w.wait_ns, longest);
+    const std::int64_t longest = w.looked != 0 ? sure_after_ns : longest_look_ns;
+    w.wait_ns = w.suspect.found() ? sure_after_ns : std::min(2 * w.wait_ns, longest);
     w.next_ns = now_ns + w.wait_ns;
     return w.next_ns;
 }

@@ -8,15 +8,16 @@
 //            goroutine held stays locked. So the last holder for which another thread was seen to wait stays too. Under
 //            a sanitizer, which keeps records of threads, all stay.
 // Locks      The monitor looks, first after 5 ms, then less and less often, whether the main thread, the thread that
-//            was last inside run(), or one that runs a goroutine sleeps for a mutex or a read-write lock of glibc whose
-//            owner (or writer) is one of the kept threads. If that thread still sleeps for it a tenth of a second
-//            later, the thread maker reports it on stderr and lets the owner go on until it has released the lock, for
-//            two seconds at a time; then the owner is frozen again. From when it is let go, the owner is bound to the
-//            CPU on which the waiter went to sleep, where the waiter has precedence when the lock is released:
+//            was last inside run() or has called exit(), or any other that was not left behind sleeps for a mutex or a
+//            read-write lock of glibc whose owner (or writer) is one of the kept threads. If that thread still sleeps
+//            for it a tenth of a second later, the thread maker reports it on stderr and lets the owner go on until it
+//            has released the lock, for two seconds at a time; then the owner is frozen again. From when it is let go,
+//            the owner is bound to the CPU on which the waiter went to sleep, where the waiter has precedence when the
+//            lock is released:
 //            otherwise an owner that takes the lock again at once would win each time. If no other thread wants that
 //            CPU, the owner also gets the lowest priority; if others do, it would never get as far as the unlock with
 //            that. An owner's thread keeps both, so it ends with its goroutine. If there are more than `most_looks`
-//            goroutines, each look takes the next ones, so that every one has its turn.
+//            threads, each look takes the next ones, so that every one has its turn.
 // Orders     A frozen thread sleeps on resume_word (types.h), as a preempted one does.
 // Unnamed    Nothing records which threads read under a read-write lock, initialise a function-local static or are
 //            inside std::call_once(). If a thread waits for one of these, the kept threads go on in turn, the last
