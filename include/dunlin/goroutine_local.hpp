@@ -23,7 +23,7 @@ DUNLIN_API unsigned long long next_local_key() noexcept;
 
 /// What thread_local is for threads: each goroutine has its own T, made at its first use and destroyed when the
 /// goroutine ends; a plain thread has one as well. A thread_local itself belongs to the thread, and a goroutine may
-/// continue on another thread after anything that parks.
+/// continue on another thread after any call of this library.
 ///
 /// The object itself is usually static; values outlive it until their goroutines end.
 /// Cost      A search among the goroutine's few local values; an allocation at the first use.

@@ -7,7 +7,7 @@
 //              ready <------ waiting
 //                      park
 //
-//  function          from       to         runs on                who may call
+//  function          from       to         runs on                called by
 //  make_goroutine    -          dead       the caller's stack     any thread
 //  start_goroutine   dead       runnable   the caller's stack     any thread
 //  the loop (2.)     runnable   running    the stack it binds     find_work, or the goroutine that leaves

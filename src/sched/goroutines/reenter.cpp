@@ -27,9 +27,10 @@ bool ask_for_it_back(machine* m) noexcept {
         had->retake.lock();                                                   // S2
         m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
         platform::light_barrier();
-        // pairs with the release of T4: if this is a null that follows another processor,
+        // Acquire pairs with the release of T4. A null may mean that another processor was given and taken again
+        // meanwhile: then last_p names that other one.
         processor* now = m->p.load(std::memory_order_acquire);
-        const bool another = now != had && (now != nullptr || m->last_p != had);  // it shows the other as last_p
+        const bool another = now != had && (now != nullptr || m->last_p != had);
         had->retake.unlock();
         if (!another) return now == had;
     }

@@ -24,7 +24,7 @@
 //            signal and to wake it again. So the processor is taken as usual, for an idle machine, and the lender's
 //            thread goes on computing: the kernel schedules the two. When the borrower finds nothing more to run, it
 //            gives the processor back (return_to_lender, find_work.cpp) before preempted goroutines have a turn, and
-//            neither thread has slept for it. After 0.2 ms it is no loan any more: the next look asks the lender's
+//            neither thread has slept for it. After 0.2 ms the loan is over: the next look asks the lender's
 //            thread to stop, and its goroutine is owed the rest of its slice, as one that was stopped early. So there
 //            are more executing goroutines than processors for 0.2 ms at most, and a goroutine that computes has at
 //            least half of the time: it keeps the processor for as long before it is lent again. Without an idle
