@@ -25,7 +25,7 @@ namespace dunlin::inline v0_1::platform {
 #define DUNLIN_CHECK(condition, what) \
     (__builtin_expect(!!(condition), 1) ? void(0) : ::dunlin::platform::check_failed(what, __FILE__, __LINE__))
 
-// Not in the checking build, whose threads are virtual: these checks are about real ones.
+// Not in the simulation build (the preset `sim`), whose threads are virtual: these checks ask for the real one.
 #if !defined(DUNLIN_SIM) && (!defined(NDEBUG) || DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER)
 #define DUNLIN_CHECKING 1
 #define DUNLIN_DCHECK(condition, what) DUNLIN_CHECK(condition, what)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes steps out of the protocols' real files, one at a time, and shows that a case of the checking build fails.
+"""Takes steps out of the protocols' real files, one at a time, and shows that a case of the simulation build fails.
 
 Usage: mutate.py SOURCE BUILD [--sample N] [--only WORD] [--unseen] [--unchanged] [--seed N] [--jobs N]
 

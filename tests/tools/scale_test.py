@@ -1,5 +1,5 @@
 """tools/scale: what it makes of results, and where a program is named, that program: the table of costs, and two curves of seconds.
-Run by ctest as tools/scale, and in the checking build as sim/scale.
+Run by ctest as tools/scale, and in the simulation build as sim/scale.
 
 Usage: scale_test.py [PROGRAM], which is tests/scale/simulated.cpp.
 """

@@ -2,7 +2,7 @@
 
 Usage: scale SIMULATED REAL [--most CPUS] [--no-check | --no-curves] [--patience SECONDS] [--publish] [WORKLOAD...]
 
-SIMULATED and REAL are tests/scale/scale_simulated of the checking build and tests/scale/scale_real. Says how long it will take, then prints
+SIMULATED and REAL are tests/scale/scale_simulated of the simulation build and tests/scale/scale_real. Says how long it will take, then prints
 what the real CPUs of this machine do beside two virtual ones, a line for each point of each curve, and what CPUs waited for. Writes
 build/scale/results.json and two plots. --publish: the tables go into docs/scale.md. Exit status: 0; 1 if a run fails; 2 if called wrongly.
 """

@@ -1,4 +1,4 @@
-// checked_atomic.hpp - std::atomic for the checking build: if a simulation runs on the calling thread, the simulation
+// checked_atomic.hpp - std::atomic for the simulation build: if a simulation runs on the calling thread, the simulation
 // makes each access, at a moment that it chooses; otherwise std::atomic makes it.
 //
 // The interface is the part of std::atomic's that the runtime uses. Each call notes its own source line, for the story

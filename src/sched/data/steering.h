@@ -70,7 +70,7 @@ DUNLIN_HIDDEN extern platform::atomic<steering*> the_steering;
 // 0; in a simulation a word that no mutex has, so that none is taken on the fast path. Changed together with fast_paths
 //    (dunlin/detail/simulated_point.hpp), but not a part of it, because an exported variable costs one load more.
 DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> free_mutex_word;
-// The checking build has a simulation of its own, in which this load would be one more step.
+// The simulation build has a simulation of its own, in which this load would be one more step.
 inline steering* steered() noexcept {
     if constexpr (platform::may_be_simulated) return nullptr;
     return the_steering.load(std::memory_order_acquire);

@@ -41,6 +41,7 @@ descriptor_chunks& chunks = the_descriptors;
 
 // Under store_lock. Makes one more descriptor; null: no memory.
 goroutine* cut_descriptor() noexcept {
+    store_lock.assert_held();
     if (cut_from_last_chunk == descriptors_in_a_chunk) {
         const std::size_t n = chunks.count.load(std::memory_order_relaxed);
         if (n == descriptor_chunks::max) return nullptr;
@@ -69,6 +70,7 @@ void set_next_magazine(goroutine* first, goroutine* next) noexcept {
 
 // Under store_lock; the store is not empty.
 goroutine* take_magazine() noexcept {
+    store_lock.assert_held();
     goroutine* magazine = store;
     store = next_magazine(magazine);
     set_next_magazine(magazine, nullptr);

@@ -149,6 +149,7 @@ void report_no_thread(int error) noexcept {
 // when that CPU is busy and another is not. So `here` is for a waker that is about to sleep, `elsewhere` for one that
 // goes on.
 machine* choose_idle_machine(const idle_machine_list& idle, wake_place place) noexcept {
+    the_scheduler.lock.assert_held();
     constexpr int looks = 4;
     if (place == wake_place::anywhere) return idle.newest;
     const int cpu = platform::current_cpu();
@@ -227,6 +228,7 @@ void offer_processor(processor* p) noexcept {
 }
 
 processor* catch_offered() noexcept {
+    the_scheduler.lock.assert_held();
     for (processor** link = &the_scheduler.offered; *link != nullptr; link = &(*link)->idle_next) {
         const std::uint32_t tick = (*link)->tick.load(std::memory_order_relaxed);
         if (std::exchange((*link)->caught_tick, tick) != tick) return take_offered(link);

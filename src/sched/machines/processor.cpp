@@ -140,7 +140,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     s.lock.lock();
     s.stopping.store(true, std::memory_order_seq_cst);
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_stops);
-    while (processor* p = take_idle_processor()) p->state.store(processor_state::stopped, std::memory_order_relaxed);
+    while (processor* p = take_idle_processor()) transition(p->state, processor_state::stopped);
     s.lock.unlock();
     wake_monitor_if_asleep();
     // A machine that sleeps for timers has no processor and finds none when it wakes. Now the running processors:

@@ -176,6 +176,7 @@ void stop_if_asked(machine* m, void* context) noexcept {
 
 // Under the lock. m, which is stopped, is about to go on without a processor.
 static void detach(machine* m) noexcept {
+    the_scheduler.lock.assert_held();
     m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
     m->detached.store(true, std::memory_order_relaxed);
 }
@@ -198,6 +199,7 @@ void thaw_preempted() noexcept {
 
 void abandon_preempted() noexcept {
     scheduler& s = the_scheduler;
+    s.lock.assert_held();
     while (machine* m = pop_preempted(s, any_cpu)) {
         if (m->condemned.load(std::memory_order_relaxed) && !m->stopped_in_library) {
             keep_frozen(m);
