@@ -172,7 +172,6 @@ void arena::choose_victims(class_state& c, victims& chosen, std::size_t max_slot
 // Under the lock. If no slot of the group is in use and none is warm: all of it becomes bare and goes. Guards by
 // mprotect stay, and with them the group: taking them away and setting them again would cost more than it saves.
 void arena::add_whole_group(class_state& c, victims& chosen, slot* member) noexcept {
-    lock_.assert_held();
     const std::span<slot> group(first_of_group(member), slots_per_group(member->size_class));
     for (const slot& s : group) {
         const bool has_memory = s.where != slot::place::cold && s.where != slot::place::trimming;

@@ -1,5 +1,5 @@
-// atomic.hpp - the runtime's atomic variables: those of std, under a name of their own. The simulation build (the preset
-// `sim`) compiles the same files with variables whose every access a simulation sees.
+// atomic.hpp - the runtime's atomic variables: those of std, under a name of their own. The simulation build (the
+// preset `sim`) compiles the same files with variables whose every access a simulation sees.
 #pragma once
 
 #include <dunlin/config.hpp>
