@@ -53,7 +53,19 @@ void wire() {
 
 namespace sched {
 
+// A child that is forked while another thread starts the runtime has half of it, and the lock of the start.
+static void told_in_child() noexcept {
+    if (the_scheduler.started.load(std::memory_order_relaxed) || api::start_lock.is_locked()) leave_runtime_in_child();
+}
+
+// Once, since a start may fail. Before the lock is taken: pthread_atfork() waits while other threads fork.
+static void tell_children() noexcept {
+    static platform::atomic<bool> done{false};
+    if (!done.exchange(true, std::memory_order_relaxed)) pthread_atfork(nullptr, nullptr, told_in_child);
+}
+
 [[gnu::noinline]] static void start_for_the_first_time() {
+    tell_children();
     std::unique_lock guard(api::start_lock);
     scheduler& s = the_scheduler;
     if (s.started.load(std::memory_order_acquire)) return;
@@ -78,7 +90,6 @@ namespace sched {
     set_default_stack_class(api::default_stack_class());
     observe::read_debug_settings();
     std::atexit(api::stop_at_exit);
-    pthread_atfork(nullptr, nullptr, sched::leave_runtime_in_child);
     s.started.store(true, std::memory_order_release);
     guard.unlock();
     if (hooks.started != nullptr) hooks.started();

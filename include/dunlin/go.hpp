@@ -61,8 +61,8 @@ struct run_options {
     /// Stack size, in bytes, of goroutines whose go_options do not set one. 0: DUNLIN_STACK_SIZE, else what a thread of
     /// this process would have (RLIMIT_STACK, mostly 8 MiB, rounded down to a power of two; 64 MiB at most), so that
     /// what works on a thread works in a goroutine. This is address space; only what is touched takes memory. The size
-    /// is smaller, but at least 256 KiB, where address space is scarce (39 bits, `ulimit -v`, vm.overcommit_memory =
-    /// 2), and under valgrind and the sanitizers.
+    /// is smaller, but at least 256 KiB, where address space is scarce (39 bits, `ulimit -v` or `-d`,
+    /// vm.overcommit_memory = 2), and under valgrind and the sanitizers.
     std::size_t stack_size = 0;
     /// Stack size of the main goroutine, in bytes. 0: 8 MiB, as main threads have.
     std::size_t main_stack_size = 0;

@@ -220,8 +220,10 @@ stack_space space_for_stacks() noexcept {
     if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) space.of_a_thread = limit.rlim_cur;
     // The main thread's stack lies at the upper end of the address space.
     space.addresses = std::bit_ceil(static_cast<std::size_t>(getauxval(AT_RANDOM)));
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        space.addresses = std::min<std::size_t>(space.addresses, limit.rlim_cur);
+    for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {  // stacks count for both
+        if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+            space.addresses = std::min<std::size_t>(space.addresses, limit.rlim_cur);
+        }
     }
     // vm.overcommit_memory = 2: MAP_NORESERVE is ignored, and every byte of a stack counts as used.
     std::array<char, 8> buffer;

@@ -50,7 +50,8 @@ void name_range(memory_range range, const char* name) noexcept;
 bool give_back(std::span<const memory_range> ranges) noexcept;
 
 // Space for stacks, in bytes: the size of a thread's stack (RLIMIT_STACK; 8 MiB if that is unlimited), and all
-// addresses of the process (limited by the CPU and RLIMIT_AS; 0 if the kernel counts reserved addresses as memory).
+// addresses of the process (limited by the CPU, RLIMIT_AS and RLIMIT_DATA; 0 if the kernel counts reserved addresses as
+// memory).
 struct stack_space {
     std::size_t of_a_thread;
     std::size_t addresses;

@@ -9,6 +9,7 @@
 #include <cxxabi.h>
 #include <exception>
 #include <thread>
+#include <vector>
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -428,7 +429,38 @@ int child_that_execs() {
     return 0;
 }
 
+// One thread forks again and again while another makes the first call of all. A child has the runtime to itself, or is
+// told that it is its parent's; the lock of the start, which it may have inherited, has no owner there.
+int forks_while_the_runtime_starts() {
+    std::atomic<bool> begins{false};
+    std::vector<pid_t> children;
+    std::thread forker([&] {
+        while (!begins) {}
+        for (int i = 0; i < 40; ++i) {
+            const pid_t child = fork();
+            if (child == 0) {
+                alarm(5);
+                dunlin::go([] {});
+                _exit(0);
+            }
+            children.push_back(child);
+        }
+    });
+    begins = true;
+    dunlin::go([] {});
+    forker.join();
+    int hung = 0;
+    for (const pid_t child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        hung += WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    }
+    std::printf("%d hung\n", hung);
+    return 0;
+}
+
 constexpr support::scenario all[] = {
+    {"forks_while_the_runtime_starts", forks_while_the_runtime_starts},
     {"write_to_null", in_goroutine<write_to_null>},
     {"write_to_null_in_main_goroutine", in_main_goroutine<write_to_null>},
     {"write_to_null_in_thread", in_thread<write_to_null>},

@@ -192,6 +192,14 @@ TEST(Fork, ItsChildIsToldWhenItStartsOrWaits) {
     }
 }
 
+TEST(Fork, ItsChildDoesNotHangWhenTheRuntimeWasJustStarting) {
+    if (support::sanitized) GTEST_SKIP() << "what a sanitizer does at a fork beside another thread is not ours";
+    for (int i = 0; i < support::rounds(30); ++i) {
+        const auto r = fault("forks_while_the_runtime_starts");
+        ASSERT_EQ(r.out, "0 hung\n") << "run " << i << r;
+    }
+}
+
 TEST(Fork, ItsChildThatComesBackFromOnThreadStackIsTold) {
     for (const char* what : {"go", "sleep"}) {
         const auto r = fault(std::string(what) + "_in_child_of_thread_stack");

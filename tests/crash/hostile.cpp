@@ -102,6 +102,25 @@ int work(bool computes) try {
     return say("worked");
 } catch (const std::exception& e) { say_and_end(e); }
 
+// Five hundred wait at once: each needs a stack.
+int many() try {
+    dunlin::run([] {
+        dunlin::chan<int> gate;
+        dunlin::wait_group all;
+        std::atomic<int> begun{0};
+        for (int i = 0; i < 500; ++i) {
+            all.go([&] {
+                ++begun;
+                gate.recv();
+            });
+        }
+        while (begun < 500) dunlin::sleep_for(1ms);
+        gate.close();
+        all.wait();
+    });
+    return say("worked");
+} catch (const std::exception& e) { say_and_end(e); }
+
 int echo() try {
     return dunlin::run([] {
         auto listener = dunlin::net::listen("tcp", "127.0.0.1:0");
@@ -224,6 +243,7 @@ int exit_among_hogs() {
 constexpr support::scenario all[] = {
     {"work", [] { return work(true); }},
     {"work_that_calls", [] { return work(false); }},
+    {"many", many},
     {"echo", echo},
     {"accept_without_descriptors", accept_without_descriptors},
     {"main_thread_ends", main_thread_ends},

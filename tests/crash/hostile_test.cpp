@@ -89,6 +89,12 @@ TEST_P(Hostile, LittleAddressSpaceIsEnoughOrSaid) {
     }
 }
 
+// The kernel counts stacks as data.
+TEST_P(Hostile, ALimitOfDataMakesStacksSmaller) {
+    if (support::sanitized) GTEST_SKIP() << "sanitizers need more";
+    expect_worked(run("many", [] { limit(RLIMIT_DATA, rlim_t{1} << 30); }));
+}
+
 TEST_P(Hostile, FewThreadsAreEnoughOrSaid) {
     if (support::sanitized || getuid() != 0) GTEST_SKIP() << "another user is needed, who has no other thread";
     for (const rlim_t threads : {1, 2, 3, 4, 5, 6, 8, 10, 15, 20}) {
