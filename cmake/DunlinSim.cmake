@@ -1,4 +1,4 @@
-# The cases of the checking build: one program, and a test for each of its files (tests/sim/<protocol>_cases.cpp).
+# The cases of the simulation build: one program, and a test for each of its files (tests/sim/<protocol>_cases.cpp).
 include_guard(GLOBAL)
 
 file(GLOB case_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/sim/*_cases.cpp")

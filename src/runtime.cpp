@@ -58,7 +58,8 @@ static void told_in_child() noexcept {
     if (the_scheduler.started.load(std::memory_order_relaxed) || api::start_lock.is_locked()) leave_runtime_in_child();
 }
 
-// Once, since a start may fail. Before the lock is taken: pthread_atfork() waits while other threads fork.
+// Once, since a start may fail (relaxed: the flag guards no data). Before the lock is taken: pthread_atfork() waits
+// while other threads fork.
 static void tell_children() noexcept {
     static platform::atomic<bool> done{false};
     if (!done.exchange(true, std::memory_order_relaxed)) pthread_atfork(nullptr, nullptr, told_in_child);

@@ -107,7 +107,9 @@ bool send_signal(pid_t tid, int signal) noexcept {
 namespace {
 
 char mark_of_requests;
-platform::atomic<bool> requests_are_plain{false};  // rt_tgsigqueueinfo is refused
+// rt_tgsigqueueinfo is refused. Relaxed: set before the first plain signal is sent, and read in its handler, so the
+// kernel's delivery orders them.
+platform::atomic<bool> requests_are_plain{false};
 
 }  // namespace
 

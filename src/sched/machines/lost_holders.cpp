@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "platform/thread.h"
+
 namespace dunlin::inline v0_1::sched {
 
 namespace {
@@ -33,9 +35,11 @@ const goroutine* lost_holder(std::span<const pid_t> owners) noexcept {
         const lost_one& each = the_last[(count - i) % the_last.size()];
         if (std::ranges::find(owners, each.tid) == owners.end()) continue;
         const machine* m = each.lives_on;
-        const bool runs_another =
-            m != nullptr && m->tid == each.tid && m->current.load(std::memory_order_relaxed) != nullptr;
-        return runs_another ? nullptr : each.g;
+        if (m != nullptr && m->tid == each.tid) {
+            return m->current.load(std::memory_order_relaxed) == nullptr ? each.g : nullptr;
+        }
+        // If there is a thread with that number again, the lock may be that thread's.
+        return platform::send_signal(each.tid, 0) ? nullptr : each.g;
     }
     return nullptr;
 }

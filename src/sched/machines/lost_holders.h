@@ -13,8 +13,8 @@ namespace dunlin::inline v0_1::sched {
 // `lives_on`. The monitor will look for threads that wait for a lock of g's (frozen.h).
 void note_lost_holder(pid_t tid, const machine* lives_on, const goroutine* g) noexcept;
 
-// The lost goroutine whose thread is one of `owners`; null: none, or its thread now runs another goroutine, which may
-// be the one that holds the lock.
+// The lost goroutine whose thread is one of `owners`. Null: there is none, or that thread runs another goroutine, or
+// the program has a thread with that number again: the lock may be theirs.
 const goroutine* lost_holder(std::span<const pid_t> owners) noexcept;
 
 }  // namespace dunlin::sched

@@ -167,9 +167,9 @@ void say_that_it_stays_locked(const suspicion& found) noexcept {
     print_who(out, found.lost);
     out << " held when its run() returned\n    created at ";
     print_where(out, found.lost->created_at);
-    out << "\n    it stays locked: that goroutine is lost, because it has called this library or because many others were left "
-           "behind after it. What to do: have run() wait for what is left (run_options::at_end), or end goroutines before main "
-           "returns\n";
+    out << "\n    it stays locked: that goroutine is lost, because it has called this library or because many others were "
+           "left behind after it. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
+           "before main returns\n";
 }
 
 void say_that_it_goes_on(const suspicion& found) noexcept {
