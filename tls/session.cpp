@@ -237,43 +237,62 @@ void session::await_input(
         return;
     }
     std::unique_lock hold(lock_);
+    while (progress_ == seen && !ec) wait_for_progress(hold, ctx, ec, where);
+}
+
+// Until a notification, or until a limit of the writer's has passed, which sets `ec`.
+void session::wait_for_progress(
+    std::unique_lock<mutex>& hold, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    const std::int64_t deadline_ns =
+        detail::io_deadline(io_access::of(network_), detail::io_direction::write);
+    const clock::time_point deadline{clock::duration(deadline_ns)};
+    if (deadline_ns != detail::wait_limit::never && deadline <= clock::now()) {
+        ec = std::make_error_code(std::errc::timed_out);
+        return;
+    }
     try {
-        while (progress_ == seen) {
-            if (ctx != nullptr) {
-                more_progress_.wait(hold, *ctx, where);
-            } else {
-                more_progress_.wait(hold, where);
-            }
+        if (deadline_ns == detail::wait_limit::never && ctx == nullptr) {
+            more_progress_.wait(hold, where);
+        } else if (deadline_ns == detail::wait_limit::never) {
+            more_progress_.wait(hold, *ctx, where);
+        } else if (ctx == nullptr) {
+            more_progress_.wait_until(hold, deadline, where);
+        } else {
+            const auto limited = with_deadline(*ctx, deadline);
+            more_progress_.wait(hold, limited, where);
         }
-    } catch (const context_cancelled& e) {
-        ec = e.code();
+    } catch (const context_cancelled&) {
+        if (ctx->err()) ec = ctx->err();  // else the deadline: the caller comes back
     }
 }
 
-// Sends OpenSSL's output until there is none left. With send_turn_.
-void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader) {
-    for (;;) {
-        sending_.clear();
-        {
-            const std::lock_guard hold(lock_);
-            ec = write_error_;
-            if (ec || wire_.out.empty()) return;
-            sending_.swap(wire_.out);
-            answers_ = 0;
-        }
-        const const_buffer all(sending_.data(), sending_.size());
-        const std::size_t sent = detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
-        if (ec) {
-            const std::lock_guard hold(lock_);
-            if (sent == 0 && for_a_reader) {  // a reader's limits do not count for writers: the next writer sends it
-                wire_.out.insert(wire_.out.begin(), sending_.begin(), sending_.end());
-                answers_ = wire_.out.size();
-            } else {
-                write_error_ = ec;  // part of a record may have been sent: nothing may follow it
-            }
-            return;
-        }
+void session::deadline_changed() noexcept {
+    { const std::lock_guard hold(lock_); }  // a writer that has read the old deadline waits by now
+    more_progress_.notify_all();
+}
+
+// Sends what OpenSSL has put out so far, and returns how much of that is sent; the rest is in sending_. With
+// send_turn_.
+std::size_t session::send_some(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    sending_.clear();
+    {
+        const std::lock_guard hold(lock_);
+        ec = write_error_;
+        if (ec || wire_.out.empty()) return 0;
+        sending_.swap(wire_.out);
+        answers_ = 0;
     }
+    const const_buffer all(sending_.data(), sending_.size());
+    return detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
+}
+
+// Sends OpenSSL's output until there is none left. With send_turn_.
+void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    do send_some(ctx, ec, where);
+    while (!ec && !sending_.empty());
+    if (!ec) return;
+    const std::lock_guard hold(lock_);
+    write_error_ = ec;  // part of a record may have been sent: nothing may follow it
 }
 
 bool session::has_output() {
@@ -281,13 +300,24 @@ bool session::has_output() {
     return !wire_.out.empty() && !write_error_;
 }
 
-void session::flush_pending(const dunlin::context* ctx, const where_type& where) {
-    std::error_code ignored;  // the next writer gets it
-    while (has_output() && send_turn_.try_lock()) {
+// What readers have put out, as far as the socket takes it at once: the peer decides how long a wait would last, and a
+// reader has other limits than a writer. The rest, and an error, is for the next writer.
+void session::flush_pending(const where_type& where) {
+    static const cancellable& no_wait = *new cancellable([] {  // never destroyed: connections may end later
+        cancellable c = with_cancel(dunlin::context::background());
+        c.cancel();
+        return c;
+    }());
+    std::error_code ec;
+    while (!ec && has_output() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
-        flush(ctx, ignored, where, true);
+        const std::size_t sent = send_some(&no_wait, ec, where);
+        if (ec) {
+            const std::lock_guard hold(lock_);
+            wire_.out.insert(wire_.out.begin(), sending_.begin() + static_cast<std::ptrdiff_t>(sent), sending_.end());
+            answers_ = wire_.out.size();
+        }
         give_back_output();
-        if (ignored) return;
     }
 }
 
@@ -343,7 +373,7 @@ std::size_t session::read_once(
             if (result > 0) fruitless_ = 0;
             return result;
         });
-        if (s.output) flush_pending(ctx, where);
+        if (s.output) flush_pending(where);
         if (s.what == outcome::done) return n;
         if (s.what == outcome::failed) ec = s.error;
         if (s.what != outcome::wants_input || !fill(ctx, ec, where)) return 0;
@@ -449,7 +479,7 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
         done = write_in_turn(c, all, ctx, ec, where);
         give_back_output();
     }
-    flush_pending(ctx, where);
+    flush_pending(where);
     return done;
 }
 
@@ -485,7 +515,7 @@ void session::close_write(std::error_code& ec) {
         if (!ec) ec = s.error;
         if (!ec) flush(nullptr, ec, where);
     }
-    flush_pending(nullptr, where);
+    flush_pending(where);
 }
 
 void session::close() noexcept {

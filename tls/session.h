@@ -15,14 +15,18 @@
 //            Turns: handshaking_, then send_turn_, then read_turn_, then lock_. A reader never waits for send_turn_.
 //            Half a message: after the handshake the peer may send more messages of that kind (tickets, key updates),
 //            in several records. Between two of these records OpenSSL encrypts nothing: it wants the rest first. A
-//            writer then waits until a reader has brought more (progress_); if there is no reader, the writer takes the
-//            reader's turn and reads itself. The read deadline then applies to the writer too.
+//            writer then waits until a reader has brought more (progress_) or the write deadline is past; if there is
+//            no reader, the writer takes the reader's turn and reads itself. The read deadline then applies to the
+//            writer too.
 // Proof      Nothing stays unsent. A writer sends its own output, with send_turn_. A reader must not wait for that
 //            turn, because a writer may keep it until the peer reads, and the peer's reader may be waiting in the same
 //            way. The reader appends (with lock_), and tries to take the turn. If that fails, another party has it, and
 //            every party that gives it back looks at wire_.out afterwards (flush_pending()). Had that party looked
 //            before the append, it would have given the turn back before the reader tried to take it. So it looks after
 //            the append, and sees it.
+//            Nor does a reader wait for room in the socket: what is not taken at once goes back to the front of
+//            wire_.out, for the next party that sends. No peer waits for such an answer: it needs to come only before
+//            the next data (RFC 8446, 4.6.3), and renegotiation is off.
 // Memory     A waiting connection holds no buffers: raw_ is allocated for an attempt to read, and freed when there is
 //            nothing to read or when a reader leaves and raw_ is used up. A writer leaves buffers of at most
 //            `most_kept` bytes.
@@ -85,6 +89,8 @@ public:
         const where_type& where);
     void close_write(std::error_code& ec);
     void close() noexcept;
+    // The write deadline has changed: a writer that waits for a reader looks at it again.
+    void deadline_changed() noexcept;
 
     // Looks at a result of the handshake; empty before.
     template <class Look>
@@ -125,9 +131,12 @@ private:
     void give_back_input();
     void give_back_output();
     void reader_has_left();
+    void wait_for_progress(
+        std::unique_lock<mutex>& hold, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where, bool for_a_reader = false);
-    void flush_pending(const dunlin::context* ctx, const where_type& where);
+    void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t send_some(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void flush_pending(const where_type& where);
     bool has_output();
     void shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where);

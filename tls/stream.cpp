@@ -26,6 +26,10 @@ net::stream& stream::network() const noexcept {
     return session_ ? session_->network() : closed;
 }
 
+void stream::deadline_changed() const noexcept {
+    if (session_) session_->deadline_changed();
+}
+
 ssl_st* stream::native_handle() const noexcept { return session_ ? session_->ssl() : nullptr; }
 
 void stream::do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w) {
@@ -175,10 +179,8 @@ stream over(
     }
 }
 
-std::chrono::steady_clock::time_point limit_after(std::chrono::nanoseconds timeout) {
-    const auto now = std::chrono::steady_clock::now();
-    const auto longest = std::chrono::steady_clock::time_point::max() - now;
-    return timeout < longest ? now + timeout : std::chrono::steady_clock::time_point::max();
+clock::time_point limit_after(std::chrono::nanoseconds timeout) {
+    return clock::time_point(clock::duration(detail::deadline_in(timeout)));
 }
 
 }  // namespace

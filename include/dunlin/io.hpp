@@ -170,6 +170,8 @@ DUNLIN_API void io_set_deadline(io_descriptor* d, io_direction which, std::int64
 // The same for one direction, unless its deadline is earlier already.
 DUNLIN_API void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns,
     std::error_code& ec) noexcept;
+// The deadline that is in force, as a moment of dunlin::clock; wait_limit::never if there is none.
+DUNLIN_API std::int64_t io_deadline(const io_descriptor* d, io_direction which) noexcept;
 
 // Throws io_error, or context_cancelled if a context ended the call. The message describes `d`.
 [[noreturn]] DUNLIN_API void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec,

@@ -325,6 +325,7 @@ public:
     template <class T>
     void set_deadline(const T& t) {
         network().set_deadline(t);
+        deadline_changed();
     }
     template <class T>
     void set_read_deadline(const T& t) {
@@ -333,6 +334,7 @@ public:
     template <class T>
     void set_write_deadline(const T& t) {
         network().set_write_deadline(t);
+        deadline_changed();
     }
     void clear_deadline() { network().clear_deadline(); }
     void clear_read_deadline() { network().clear_read_deadline(); }
@@ -340,6 +342,7 @@ public:
     template <class T>
     void set_deadline(const T& t, std::error_code& ec) noexcept {
         network().set_deadline(t, ec);
+        deadline_changed();
     }
     template <class T>
     void set_read_deadline(const T& t, std::error_code& ec) noexcept {
@@ -348,6 +351,7 @@ public:
     template <class T>
     void set_write_deadline(const T& t, std::error_code& ec) noexcept {
         network().set_write_deadline(t, ec);
+        deadline_changed();
     }
     void clear_deadline(std::error_code& ec) noexcept { network().clear_deadline(ec); }
     void clear_read_deadline(std::error_code& ec) noexcept { network().clear_read_deadline(ec); }
@@ -371,6 +375,7 @@ private:
     explicit stream(std::unique_ptr<session> s) noexcept;
 
     net::stream& network() const noexcept;
+    void deadline_changed() const noexcept;
     void do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w);
     std::size_t do_read(
         mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
@@ -418,9 +423,11 @@ public:
     stream accept(const dunlin::context& ctx, where_type w = where_type::current()) {
         return made(listener_.accept(ctx, w));
     }
-    stream accept(std::error_code& ec, where_type w = where_type::current()) { return made(listener_.accept(ec, w)); }
+    stream accept(std::error_code& ec, where_type w = where_type::current()) {
+        return made(listener_.accept(ec, w), ec);
+    }
     stream accept(const dunlin::context& ctx, std::error_code& ec, where_type w = where_type::current()) {
-        return made(listener_.accept(ctx, ec, w));
+        return made(listener_.accept(ctx, ec, w), ec);
     }
 
     void close() noexcept { listener_.close(); }
@@ -439,6 +446,9 @@ public:
 
 private:
     stream made(net::stream s) const { return s ? server(std::move(s), *config_) : stream(); }
+    stream made(net::stream s, std::error_code& ec) const {
+        return s ? server(std::move(s), *config_, ec) : stream();
+    }
 
     net::listener listener_;
     std::unique_ptr<config> config_;

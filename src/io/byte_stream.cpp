@@ -244,6 +244,12 @@ void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline
     }
 }
 
+std::int64_t io_deadline(const io_descriptor* d, io_direction which) noexcept {
+    if (d == nullptr) return wait_limit::never;
+    const std::int64_t ns = d->deadline_ns(which == io_direction::write ? direction::write : direction::read);
+    return ns == netpoll::no_deadline_ns ? wait_limit::never : ns;
+}
+
 void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
     ec.clear();
     const io::use mine(d);

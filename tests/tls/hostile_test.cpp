@@ -113,6 +113,24 @@ TEST_P(TlsHostile, AFloodWithALittleDataInBetweenEndsItToo) {
     });
 }
 
+// A reader must not wait until the peer takes its answers: its own limits and the bounds would then end nothing.
+TEST_P(TlsHostile, AFloodEndsAConnectionThatOnlyReads) {
+    run([] {
+        raw_client peer([](SSL* s) {
+            do {
+                for (int i = 0; i < 20; ++i) raw_client::ask_for_new_keys(s);
+            } while (SSL_write(s, "x", 1) == 1);
+        });
+        tls::stream s = tls::server(std::move(peer.server_end), server_config());
+        s.handshake();
+        s.set_read_deadline(20s);
+        std::error_code ec;
+        char c[100];
+        while (!ec) s.read_some(c, ec);
+        EXPECT_EQ(ec, tls::errc::flood) << ec.message();
+    });
+}
+
 // Nothing is to be sent for these, and there is no writer.
 TEST_P(TlsHostile, AFloodThatWantsNoAnswersEndsItToo) {
     run([] {

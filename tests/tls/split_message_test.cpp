@@ -147,7 +147,7 @@ TEST_P(TlsSplitMessage, AWriterWaitsForTheReaderToBringTheRest) { write_in_betwe
 TEST_P(TlsSplitMessage, AWriterWithoutAReaderBringsTheRestHimself) { write_in_between(writes::alone); }
 TEST_P(TlsSplitMessage, CloseNotifyWaitsForTheRestToo) { write_in_between(writes::the_end); }
 
-// What ends the waiting: a context, and close().
+// What ends the waiting: a context, the write deadline, and close().
 TEST_P(TlsSplitMessage, AWriterThatWaitsForTheRestCanBeEnded) {
     run([] {
         auto [a, to_a] = net::stream_pair();
@@ -170,11 +170,21 @@ TEST_P(TlsSplitMessage, AWriterThatWaitsForTheRestCanBeEnded) {
         std::error_code ec;
         EXPECT_EQ(client.write_all("x", ctx, ec), 0u);
         EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
-        auto writer = dunlin::spawn([&] {
+        client.set_write_deadline(20ms);
+        EXPECT_EQ(client.write_all("x", ec), 0u);
+        EXPECT_EQ(ec, std::errc::timed_out);
+        client.clear_write_deadline();
+        const auto write_one = [&] {
             std::error_code write_error;
             client.write_all("x", write_error);
             return write_error;
-        });
+        };
+        auto writer = dunlin::spawn(write_one);
+        dunlin::sleep_for(10ms);
+        client.set_write_deadline(1ms);  // while it waits
+        EXPECT_EQ(writer.get(), std::errc::timed_out);
+        client.clear_write_deadline();
+        writer = dunlin::spawn(write_one);
         dunlin::sleep_for(10ms);
         client.close();
         EXPECT_EQ(writer.get(), dunlin::errc::closed);
