@@ -463,11 +463,14 @@ process::result process::run(std::vector<std::string> command, const_buffer inpu
         conversation(child, input, r).hold(ctx);
         r.status = child.wait(ctx);
     } catch (const context_cancelled& e) {
-        child.kill(SIGKILL);
-        child.wait();
+        // A child that has become another user (sudo) may not be killed by us: it is left to end by itself.
+        std::error_code refused;
+        child.kill(SIGKILL, refused);
+        if (!refused) child.wait();
         throw context_cancelled(e.code(), "run " + name);
     } catch (...) {
-        child.kill(SIGKILL);
+        std::error_code ignored;
+        child.kill(SIGKILL, ignored);
         throw;
     }
     return r;

@@ -153,24 +153,26 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
 
 }  // namespace
 
-// Binds a socket of the network to the first of these addresses that is available.
+// This computer has no such address, or none of its kind: another one of the same name may do. Any other failure, that
+// the port is in use above all, concerns the address that was meant: the next one would be another one's place.
+bool is_not_here(std::error_code ec) noexcept {
+    return ec == std::errc::address_family_not_supported || ec == std::errc::address_not_available;
+}
+
+// Binds a socket of the network to the first of these addresses that this computer has.
 io_descriptor* open_bound(const network& n, const std::vector<address>& addresses, const listen_options& options,
     std::error_code& ec) noexcept {
     for (const address& at : addresses) {
         const int family = at.is_unix() ? AF_UNIX : at.is_ipv4() ? AF_INET : AF_INET6;
         const int fd = make_socket(family, n.type);
-        if (fd == -EAFNOSUPPORT && &at != &addresses.back()) continue;
-        if (fd < 0) {
-            ec = system_error_code(-fd);
-            continue;
-        }
-        ec = bind_and_listen(fd, n, at, options);
+        ec = fd < 0 ? system_error_code(-fd) : bind_and_listen(fd, n, at, options);
         if (!ec) {
             io_descriptor* d = open_descriptor(fd, n.descriptor_kind(), ec);
             remember_ends(d);
             return d;
         }
-        netpoll::close_number(fd);
+        if (fd >= 0) netpoll::close_number(fd);
+        if (!is_not_here(ec)) break;
     }
     return nullptr;
 }

@@ -1,4 +1,5 @@
-// socket.h - making sockets, and what all kinds of sockets share.
+// socket.h - making sockets, and what all kinds of sockets share. An io_descriptor is a netpoll::fd_record, by the name
+// that the public headers know (<dunlin/io.hpp>).
 #pragma once
 
 #include <algorithm>

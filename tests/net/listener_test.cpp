@@ -342,4 +342,15 @@ TEST_P(Listener, ForBothFamiliesSaysWhichOneAClientHas) {
     });
 }
 
+// "localhost" has two addresses. The port is in use at the first: a listener at the second would wait for nobody.
+TEST_P(Listener, APortInUseIsNotSoughtElsewhere) {
+    run([] {
+        const net::listener first = net::listen("tcp", "localhost:0");
+        const std::string again = "localhost:" + std::to_string(first.local_address().port());
+        std::error_code ec;
+        EXPECT_FALSE(net::listen("tcp", again, ec)) << again;
+        EXPECT_EQ(ec, std::errc::address_in_use) << ec.message();
+    });
+}
+
 }  // namespace
