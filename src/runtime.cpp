@@ -58,11 +58,13 @@ static void told_in_child() noexcept {
     if (the_scheduler.started.load(std::memory_order_relaxed) || api::start_lock.is_locked()) leave_runtime_in_child();
 }
 
-// Once, since a start may fail (relaxed: the flag guards no data). Before the lock is taken: pthread_atfork() waits
-// while other threads fork.
+// Not again after a start that has failed. Before the lock is taken: pthread_atfork() waits while other threads fork.
+// Noted after it: a second thread that starts the runtime meanwhile registers the function as well, which does no harm;
+// if it went on, it could fork before the first one has registered it.
 static void tell_children() noexcept {
     static platform::atomic<bool> done{false};
-    if (!done.exchange(true, std::memory_order_relaxed)) pthread_atfork(nullptr, nullptr, told_in_child);
+    if (done.load(std::memory_order_acquire)) return;
+    if (pthread_atfork(nullptr, nullptr, told_in_child) == 0) done.store(true, std::memory_order_release);
 }
 
 [[gnu::noinline]] static void start_for_the_first_time() {

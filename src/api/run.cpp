@@ -112,7 +112,15 @@ static bool any_left() noexcept {
 // goroutine something.
 static void wait_for_leftovers(const run_options& options) {
     if (options.at_end == leftovers::stop) return;
-    if (options.at_end == leftovers::cancel_and_wait) cancel_run_context();
+    if (options.at_end == leftovers::cancel_and_wait) {
+        try {
+            cancel_run_context();
+        } catch (const std::bad_alloc&) {
+            // No goroutine has asked for the context before, and there is no memory for it now: run() must end all the
+            // same, as it does when the limit is over.
+            return;
+        }
+    }
     sched::scheduler& s = sched::the_scheduler;
     s.lock.lock();
     s.main_returned = false;  // run() goes on waiting, so a deadlock must be reported

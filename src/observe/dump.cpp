@@ -55,7 +55,7 @@ void write_others(platform::text_writer& out, const alike::member& first) noexce
 // goroutine 7 "writer" [sleep, 3.1 ms]:
 void write_header(platform::text_writer& out, const alike::member& first) noexcept {
     const goroutine& g = *first.g;
-    sched::print_who(out, &g);
+    sched::print_identity(out, &g);
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     out << " [";
     if (state == goroutine_state::waiting) {
@@ -194,24 +194,6 @@ void report_deadlock() noexcept {
     platform::end_process(2);
 }
 
-void report_leaks() noexcept {
-    sched::stop_world();
-    {
-        platform::text_writer out(2);
-        std::size_t left = 0;
-        sched::for_each_descriptor([&](const goroutine& g) { left += alive(g) && !g.independent(); });
-        if (left != 0) {
-            out << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
-                << " left when run() returns:\n\n";
-            page through(out);
-            const goroutine_filter filter{
-                [](const goroutine& g, const void*) noexcept { return !g.independent(); }, nullptr};
-            write_goroutines(through, everything, &filter);
-        }
-    }
-    sched::start_world();
-}
-
 void report_later(void (*write)(page& to) noexcept) noexcept {
     try {
         page page;
@@ -226,6 +208,19 @@ void report_later(void (*write)(page& to) noexcept) noexcept {
         platform::text_writer out(2);
         out << "dunlin: no memory for a report\n";
     }
+}
+
+void report_leaks() noexcept {
+    report_later([](page& to) noexcept {
+        std::size_t left = 0;
+        sched::for_each_descriptor([&](const goroutine& g) { left += alive(g) && !g.independent(); });
+        if (left == 0) return;
+        to.text() << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
+                  << " left when run() returns:\n\n";
+        const goroutine_filter filter{[](const goroutine& g, const void*) noexcept { return !g.independent(); },
+                                      nullptr};
+        write_goroutines(to, everything, &filter);
+    });
 }
 
 void dump_to_stderr(bool as_json) noexcept {

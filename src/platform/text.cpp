@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <poll.h>
 #include <string>
 
 #include "platform/syscall.h"
@@ -83,6 +85,17 @@ text_writer& text_writer::bytes(std::uint64_t count) noexcept {
     return *this << count << " bytes";
 }
 
+// False: not within that time. ppoll() writes back what is left of it.
+static bool wait_for_room(int fd, int patience_ms) noexcept {
+    pollfd p{fd, POLLOUT, 0};
+    timespec limit{patience_ms / 1000, patience_ms % 1000 * 1'000'000L};
+    long n;
+    do {
+        n = raw_syscall(SYS_ppoll, syscall_arg(&p), 1, patience_ms >= 0 ? syscall_arg(&limit) : 0, 0, 0);
+    } while (n == -EINTR);
+    return n > 0;
+}
+
 void text_writer::flush() noexcept {
     if (into_ != nullptr) {
         try {
@@ -94,8 +107,11 @@ void text_writer::flush() noexcept {
     }
     if (fd_ < 0) return;
     const char* from = buffer_;
+    bool full = patience_ms_ != no_limit;  // or perhaps full: a write might wait
     while (used_ > 0) {
+        if (full && !wait_for_room(fd_, patience_ms_)) break;
         const long n = raw_syscall(SYS_write, fd_, syscall_arg(from), static_cast<long>(used_));
+        full = full || n == -EAGAIN;  // others have set O_NONBLOCK for a description that is theirs, too
         if (n == -EINTR || n == -EAGAIN) continue;
         if (n <= 0) break;
         from += n;

@@ -12,8 +12,9 @@ namespace dunlin::inline v0_1::platform {
 // A fixed buffer that is written out when it is full, or by flush(). Text past a failed write is dropped.
 class text_writer {
 public:
-    // fd < 0 collects without writing: what does not fit is cut off.
-    explicit text_writer(int fd) noexcept : fd_(fd) {}
+    // fd < 0 collects without writing: what does not fit is cut off. With `patience_ms`, text for which the descriptor
+    // has no room within that time (a pipe that is full) is dropped.
+    explicit text_writer(int fd, int patience_ms = no_limit) noexcept : fd_(fd), patience_ms_(patience_ms) {}
     // Appends to a string. Text that finds no memory is dropped.
     explicit text_writer(std::string& into) noexcept : fd_(-1), into_(&into) {}
     ~text_writer() { flush(); }
@@ -43,7 +44,10 @@ public:
     std::string_view view() const noexcept { return {buffer_, used_}; }
 
 private:
+    static constexpr int no_limit = -1;
+
     int fd_;
+    int patience_ms_ = no_limit;
     std::string* into_ = nullptr;
     std::size_t used_ = 0;
     char buffer_[1024];

@@ -250,14 +250,23 @@ namespace {
 // is recognised by the arguments of the system call:
 //   a static    only __cxa_guard_acquire() waits for a word of this value with a futex that is not private to the
 //               process
-//   call_once   pthread_once() waits for a word whose two lowest bits are 1, in libc, and not through its syscall() as
-//               std::atomic's wait() does
+//   call_once   pthread_once() waits for a word that says "in progress" in this process, in libc, and not through its
+//               syscall() as std::atomic's wait() does. (pthread_barrier_wait() waits for a count, which is never 1;
+//               only in the child of a fork might the two be the same.)
 //   readers     the first writer waits for __wrphase_futex, with 2; two words before it stands eight times the number
 //               of readers
 struct futex_call {
     unsigned operation, value;
     std::uintptr_t code;  // the address behind the call
 };
+
+// The word of a pthread_once_t whose function is under way: one more than four times the number of forks before.
+unsigned once_in_progress() noexcept {
+    static pthread_once_t word = PTHREAD_ONCE_INIT;
+    static unsigned value = 0;
+    pthread_once(&word, [] { value = static_cast<unsigned>(word); });
+    return value;
+}
 
 const char* what_is_unnamed(const futex_call& call, unsigned word, unsigned readers, int writer) noexcept {
     constexpr unsigned static_in_progress = 0x100, static_waited_for = 0x10000;
@@ -267,7 +276,7 @@ const char* what_is_unnamed(const futex_call& call, unsigned word, unsigned read
         return "initialises the static variable whose guard is";
     }
     const bool in_syscall = call.code - reinterpret_cast<std::uintptr_t>(&::syscall) < syscall_bytes;
-    if (call.operation == FUTEX_WAIT_PRIVATE && (word & 3) == 1 && !in_syscall) {
+    if (call.operation == FUTEX_WAIT_PRIVATE && word == once_in_progress() && !in_syscall) {
         return "is inside std::call_once() with the flag";
     }
     constexpr unsigned most_readers = 1 << 20;

@@ -465,9 +465,9 @@ std::size_t frames_of_library(const trace& t) noexcept {
     return 0;
 }
 
-void print_symbol(platform::text_writer& out, const void* pc) noexcept {
+void print_symbol(platform::text_writer& out, const void* pc, bool demangle) noexcept {
     const int kept = errno;
-    print(out, frame(pc, true), pc);
+    print(out, frame(pc, demangle), pc);
     errno = kept;
 }
 

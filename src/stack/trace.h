@@ -62,7 +62,7 @@ bool print_first_of_program(platform::text_writer& out, const trace& t) noexcept
 // for. All of them: 0.
 std::size_t frames_of_library(const trace& t) noexcept;
 
-// "worker(int) at app.cpp:17"
-void print_symbol(platform::text_writer& out, const void* pc) noexcept;
+// "worker(int) at app.cpp:17". Demangling needs the heap.
+void print_symbol(platform::text_writer& out, const void* pc, bool demangle = true) noexcept;
 
 }  // namespace dunlin::stack

@@ -41,6 +41,22 @@ const add blocked{"ends/some_block", drawn(400), whole({.prepares_itself = true,
     yield();
 }, .afterwards = run_again})};
 
+// One comes back from a call as main returns, finds no processor, and queues: the machine that it leaves serves on.
+const add queued{"ends/some_queue", drawn(1500), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    sim::prepared();
+    for (int i = 0; i < 2; ++i) go([] { blocking([] { sim::sleep_in_kernel(20 * us); }); });
+    yield();
+    sim::compute(20 * us);
+}, .afterwards = [] {
+    dunlin::run({.max_procs = 2}, [] { sleep_for(std::chrono::milliseconds(1)); });
+    sched::scheduler& s = sched::the_scheduler;
+    s.lock.lock();
+    const std::uint32_t condemned = s.condemned_machines;
+    s.lock.unlock();
+    sim::require(condemned == 0, "a machine is to lose a goroutine that it has not got");
+    run_again();
+}})};
+
 // One that is left waiting, and then gets what it has waited for: it is gone.
 const add woken_later{"ends/woken_later", drawn(200), [](sim::scenario& s) {
     auto& c = s.make<chan<int>>("channel");

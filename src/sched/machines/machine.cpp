@@ -131,9 +131,17 @@ int make_machine() noexcept {
     return error;
 }
 
+// Has any machine ever had a thread? The last one may just have ended, and another may be had in a moment.
+static bool threads_have_been_had() noexcept {
+    for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (m->tid != 0) return true;
+    }
+    return false;
+}
+
 void report_no_thread(int error) noexcept {
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
-    if (have == 0) {
+    if (have == 0 && !threads_have_been_had()) {
         platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error)
             << " (limits: ulimit -u, pids.max, memory)\n";
         platform::end_process(2);
@@ -213,14 +221,14 @@ void offer_processor(processor* p) noexcept {
     if (s.takers_coming == s.offered_count && (taker = pop_idle_machine(wake_place::here)) != nullptr) {
         s.takers_coming = s.takers_coming + 1;
     }
-    const bool somebody_comes = s.takers_coming > s.offered_count;
-    if (somebody_comes) {
+    const bool taker_comes = s.takers_coming > s.offered_count;
+    if (taker_comes) {
         p->idle_next = s.offered;
         s.offered = p;
         s.offered_count = s.offered_count + 1;
     }
     s.lock.unlock();
-    if (!somebody_comes) return start_machine(p, false, wake_place::here);
+    if (!taker_comes) return start_machine(p, false, wake_place::here);
     if (taker == nullptr) return;
     taker->comes_for_offer = true;
     taker->wake_word.store(1, std::memory_order_release);  // as in start_idle_machine()
@@ -236,9 +244,9 @@ processor* catch_offered() noexcept {
     return nullptr;
 }
 
-bool make_spare_machine(bool somebody_needs_it) noexcept {
+bool make_spare_machine(bool is_needed) noexcept {
     const int error = make_machine();
-    if (error != 0 && somebody_needs_it) report_no_thread(error);
+    if (error != 0 && is_needed) report_no_thread(error);
     return error == 0;
 }
 

@@ -23,7 +23,7 @@ bool feed_one() noexcept {
 void report_once(const goroutine* g) noexcept {
     static platform::atomic<bool> reported{false};
     if (reported.exchange(true, std::memory_order_relaxed)) return;
-    platform::text_writer out(2);
+    platform::text_writer out(2, 100);  // ms: the goroutine that empties a full pipe may need this very processor
     out << "dunlin: no memory for the stack of goroutine " << g->id
         << ": it waits until another ends, as others will (fewer goroutines at a time, or a higher memory limit, helps)\n";
 }
@@ -49,7 +49,7 @@ void starve(goroutine* g) noexcept {
 }
 
 bool feed_starved() noexcept {
-    if (!anybody_starves()) return false;
+    if (!some_starve()) return false;
     const std::scoped_lock guard(the_scheduler.lock);
     return feed_one();
 }

@@ -63,7 +63,7 @@ void print_exception(platform::text_writer& out) noexcept {
 
 }  // namespace
 
-void print_who(platform::text_writer& out, const goroutine* g) noexcept {
+void print_identity(platform::text_writer& out, const goroutine* g) noexcept {
     out << "goroutine " << g->id;
     if (g->extra && !g->extra->name.empty()) (out << " \"").printable(g->extra->name) << '"';
 }
@@ -79,9 +79,9 @@ void print_where(platform::text_writer& out, const std::source_location& where) 
         << where.function_name();
 }
 
-void print_where(platform::text_writer& out, creation_place where) noexcept {
+void print_where(platform::text_writer& out, creation_place where, bool demangle) noexcept {
     if (where.code() != nullptr) {
-        stack::print_symbol(out, where.code());
+        stack::print_symbol(out, where.code(), demangle);
     } else {
         print_where(out, where.location());
     }
@@ -108,11 +108,11 @@ void tell_of_death() noexcept {
 }
 
 void let_reports_finish() noexcept {
-    const std::uintptr_t who = reporter.load(std::memory_order_acquire);
-    if (who == 0) return;
+    const std::uintptr_t reports = reporter.load(std::memory_order_acquire);
+    if (reports == 0) return;
     // A handler of the program may end the process through exit(), and then comes here twice: from the destructors of
     // its thread_locals, and as a plain thread from atexit().
-    if (who == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
+    if (reports == caller()) ending.store(platform::thread_id(), std::memory_order_relaxed);
     if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
     // Not for ever: the report itself may hang, since what() may do anything.
     platform::atomic<std::uint32_t> never{0};
@@ -128,7 +128,7 @@ void report_misuse(std::string_view what) noexcept {
         platform::text_writer out(STDERR_FILENO);
         out << "fatal: " << what << " (";
         if (const goroutine* g = current_goroutine()) {
-            print_who(out, g);
+            print_identity(out, g);
             out << ", created at ";
             print_where(out, g->created_at);
         } else {
@@ -146,7 +146,7 @@ void report_illegal_transition(const goroutine* g, goroutine_state expected, gor
     {
         platform::text_writer out(STDERR_FILENO);
         out << "fatal: a goroutine changes state that is not " << name(expected) << "\n    ";
-        print_who(out, g);
+        print_identity(out, g);
         out << " is " << name(g->state.load()) << ", expected " << name(expected) << " (to become " << name(wanted)
             << "); last wait: ";
         const wait_reason reason = g->reason.load();
@@ -180,7 +180,7 @@ extern "C" [[gnu::visibility("hidden")]] void dunlin_uncaught_exception() {
     {
         platform::text_writer out(STDERR_FILENO);
         out << "fatal: uncaught exception in ";
-        print_who(out, g);
+        print_identity(out, g);
         out << ": ";
         print_exception(out);
         out << "\n    created at ";

@@ -23,10 +23,11 @@ void let_reports_finish() noexcept;
 void tell_of_death() noexcept;
 
 // `goroutine 7 "writer"`
-void print_who(platform::text_writer& out, const goroutine* g) noexcept;
+void print_identity(platform::text_writer& out, const goroutine* g) noexcept;
 // `main.cpp:12 in main()`, or "an unknown place"
 void print_where(platform::text_writer& out, const std::source_location& where) noexcept;
-void print_where(platform::text_writer& out, creation_place where) noexcept;
+// Not `demangle`: without the heap, with the beginning of a name that would need it.
+void print_where(platform::text_writer& out, creation_place where, bool demangle = true) noexcept;
 
 // Reports the misuse of an object and ends the process: `fatal: unlock of unlocked mutex (goroutine 7 "writer", created
 // at main.cpp:12 in main())`, a stack, abort().

@@ -126,7 +126,7 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
     {
         platform::text_writer out(STDERR_FILENO);
         out << "fatal: stack overflow in ";
-        print_who(out, g);
+        print_identity(out, g);
         out << ": its stack of ";
         out.bytes(static_cast<std::uint64_t>(g->stack->usable()));
         out << " is full (touched " << info->si_addr << ")\n    created at ";
@@ -145,7 +145,7 @@ void report_signal(const watched_signal& w, const goroutine* g, const siginfo_t*
     platform::text_writer out(STDERR_FILENO);
     out << "fatal: " << w.name << " in ";
     if (g != nullptr) {
-        print_who(out, g);
+        print_identity(out, g);
         if (forked_from != nullptr) out << ", in the child of a fork()";
     } else {
         out << "a thread of the runtime, outside of any goroutine";

@@ -144,9 +144,11 @@ void install_freeze_handler() noexcept {
 }
 
 void stop_condemned_machines() noexcept {
-    const machine* self = own_machine();
-    const auto condemned = [self](const machine* m) { return m != self &&
-        m->condemned.load(std::memory_order_acquire); };
+    // Not this thread, which may have called exit() in a goroutine, and may be here for the second time, as a plain
+    // one.
+    const auto condemned = [self = platform::thread_id()](const machine* m) {
+        return m->tid != self && m->condemned.load(std::memory_order_acquire);
+    };
     const std::int64_t grace = platform::now_ns() + grace_ns;
     for (bool any = true; any && platform::now_ns() < grace;) {
         any = false;

@@ -161,12 +161,16 @@ const char* name_of_waiter(pid_t tid) noexcept {
     return m != nullptr ? "a goroutine's thread" : "a thread of the program";
 }
 
+// What is said here is said by the thread maker while a goroutine that stands still may hold any lock of the program's:
+// without the heap, and without a long wait for stderr.
+constexpr int patience_with_stderr_ms = 100;
+
 void say_that_it_stays_locked(const suspicion& found) noexcept {
-    platform::text_writer out(2);
+    platform::text_writer out(2, patience_with_stderr_ms);
     out << "dunlin: " << name_of_waiter(found.waiter) << " waits for the lock at " << found.lock << ", which ";
-    print_who(out, found.lost);
+    print_identity(out, found.lost);
     out << " held when its run() returned\n    created at ";
-    print_where(out, found.lost->created_at);
+    print_where(out, found.lost->created_at, false);
     out << "\n    it stays locked: that goroutine is lost, because it has called this library or because many others were "
            "left behind after it. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
            "before main returns\n";
@@ -176,18 +180,18 @@ void say_that_it_goes_on(const suspicion& found) noexcept {
     const goroutine* g = found.owner->current.load(std::memory_order_relaxed);
     if (g == nullptr) return;
     const char* waiter = name_of_waiter(found.waiter);
-    platform::text_writer out(2);
+    platform::text_writer out(2, patience_with_stderr_ms);
     if (found.unnamed != nullptr) {
         out << "dunlin: " << waiter << " waits for the thread that " << found.unnamed << " at " << found.lock
             << ". That may be one that stands still since its run() returned, as ";
-        print_who(out, g);
+        print_identity(out, g);
     } else {
         out << "dunlin: " << waiter << " waits for the lock at " << found.lock << ", which ";
-        print_who(out, g);
+        print_identity(out, g);
         out << " held when its run() returned";
     }
     out << "\n    created at ";
-    print_where(out, g->created_at);
+    print_where(out, g->created_at, false);
     out << (found.unnamed != nullptr ? "\n    those go on in turn until the wait ends"
                                      : "\n    it goes on until it has given the lock back");
     out << ". What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
@@ -281,6 +285,12 @@ void end_frozen_thread(machine* m) noexcept {
     __builtin_unreachable();
 }
 
+static void hand_to_maker(const suspicion& found) noexcept {
+    to_let_go = found;
+    letting_go.store(true, std::memory_order_relaxed);
+    want_owner_let_go();
+}
+
 std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     scheduler& s = the_scheduler;
     watch& w = the_watch;
@@ -296,7 +306,7 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     if (found.lost != nullptr && found.same(w.suspect)) {
         if (now_ns - w.suspect.since_ns >= sure_of_unnamed_ns) {
             said_of = found.lock;
-            say_that_it_stays_locked(found);
+            hand_to_maker(found);
             w.suspect = {};
         }
     } else if (found.owner != nullptr && found.same(w.suspect)) {
@@ -305,9 +315,7 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
         const bool first = found.unnamed != nullptr && !found.same_wait(to_let_go);
         if (now_ns - w.suspect.since_ns >= (first ? sure_of_unnamed_ns : sure_after_ns)) {
             turns_of_wait = found.same_wait(to_let_go) ? turns_of_wait + 1 : 1;
-            to_let_go = found;
-            letting_go.store(true, std::memory_order_relaxed);
-            want_owner_let_go();
+            hand_to_maker(found);
             w.suspect = {};
         }
     } else {
@@ -321,6 +329,12 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
 
 void let_owner_go() noexcept {
     scheduler& s = the_scheduler;
+    if (to_let_go.lost != nullptr) {  // nothing can be let go
+        say_that_it_stays_locked(to_let_go);
+        letting_go.store(false, std::memory_order_release);
+        call_monitor_for_lost();
+        return;
+    }
     const bool said = to_let_go.unnamed != nullptr && to_let_go.same_wait(gone_on);
     gone_on = to_let_go;
     if (!said) say_that_it_goes_on(gone_on);
@@ -329,7 +343,7 @@ void let_owner_go() noexcept {
     if (there) {
         gone_on.owner->frozen.store(false, std::memory_order_relaxed);
         gone_on.owner->freeze_asked.store(false, std::memory_order_relaxed);
-        gone_on.owner->lowered = gone_on.unnamed == nullptr;
+        if (gone_on.unnamed == nullptr) gone_on.owner->lowered = true;  // as long as the thread lives
     }
     s.lock.unlock();
     if (!there) {

@@ -63,6 +63,8 @@ void condemn_machines() noexcept {
         // Machines on the scheduler's stack run no goroutine, and serve the next run().
         const goroutine* g = m->current.load(std::memory_order_relaxed);
         if (m->condemned || g == nullptr) continue;
+        // Queued in enter_slow(), and about to leave: the goroutine is frozen in its queue, and the machine serves on.
+        if (g->state.load(std::memory_order_acquire) == goroutine_state::runnable) continue;
         // One that has called exit() runs no goroutine any more.
         if (g->independent() && m != self) continue;
         m->condemned = true;
@@ -126,10 +128,11 @@ void retire_world() noexcept {
     discard_unbegun(unbegun);
     s.events->forget_all();
     set_current_machine(self);
-    start_world();
     // A goroutine may have called exit(): its thread goes on with static destructors, which may use the library as any
-    // plain thread may.
-    if (current_machine() != nullptr) set_current_machine(nullptr);
+    // plain thread may. The end of a run() may have asked that thread to freeze meanwhile: it never stops again.
+    if (self != nullptr) self->unstoppable = self->unstoppable + 1;
+    start_world();
+    if (self != nullptr) set_current_machine(nullptr);
 }
 
 }  // namespace dunlin::sched
