@@ -158,8 +158,10 @@ private:
 /// goroutines and plain threads, in any mix.
 ///
 /// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
-/// returned. There are no spurious wake-ups; use a predicate all the same, since a notified waiter does not get the
-/// lock at once.
+/// returned; a context that was given to a wait must live until that wait has returned. There are no spurious wake-ups,
+/// except that a wait until a time of another clock than dunlin::clock may return without a time-out when a
+/// notification comes as the time does; use a predicate all the same, since a notified waiter does not get the lock at
+/// once.
 /// Misuse    Destruction while a waiter has not been notified ends the process with a report.
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {

@@ -106,7 +106,7 @@ private:
     bool take_if_free() noexcept;
     bool lock_if_free() noexcept;
     bool take_as_woken(bool give_up) noexcept;
-    bool somebody_is_woken(std::uint32_t word) const noexcept;
+    bool waiter_is_woken(std::uint32_t word) const noexcept;
     park::lot_node* wake_first(park::lot_bucket& b) noexcept;
     void note_owner(std::uint64_t owner) noexcept;
     bool is_held_by_caller() const noexcept;

@@ -95,11 +95,11 @@ park::wait_node* chan_core::serve_all_receivers(void* value) noexcept {
 }
 
 void chan_core::enqueue_timer_receiver(chan_node* n) {
-    timer()->somebody_waits();
+    timer()->arm();
     receivers_.push_back(n);
 }
 
-void chan_core::nobody_waits_for_timer() noexcept { timer()->nobody_waits(); }
+void chan_core::disarm_timer() noexcept { timer()->disarm(); }
 
 // ---- waiting --------------------------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, co
         return wait_in_queue(c, direction::send, value, m, limit, where);
     }
     c->lock.unlock(m);
-    if (woken != nullptr) woken->who->wake_from(m);
+    if (woken != nullptr) woken->owner->wake_from(m);
     leave_runtime(m);
     return status == channel_status::would_block ? refused(limit) : outcome_of(status);
 }
@@ -220,7 +220,7 @@ wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, 
         return wait_in_queue(c, direction::receive, slot, m, limit, where);
     }
     c->lock.unlock(m);
-    if (woken != nullptr) woken->who->wake_from(m);
+    if (woken != nullptr) woken->owner->wake_from(m);
     leave_runtime(m);
     return status == channel_status::would_block ? refused(limit) : outcome_of(status);
 }
@@ -232,7 +232,7 @@ channel_status channel_try_send(chan_core* c, void* value) noexcept {
     c->lock.lock(inside.machine());
     const channel_status status = c->send(value, woken);
     c->lock.unlock(inside.machine());
-    if (woken != nullptr) woken->who->wake_from(inside.machine());
+    if (woken != nullptr) woken->owner->wake_from(inside.machine());
     return status;
 }
 
@@ -243,7 +243,7 @@ channel_status channel_try_receive(chan_core* c, void* slot) noexcept {
     c->lock.lock(inside.machine());
     const channel_status status = c->receive(slot, woken);
     c->lock.unlock(inside.machine());
-    if (woken != nullptr) woken->who->wake_from(inside.machine());
+    if (woken != nullptr) woken->owner->wake_from(inside.machine());
     return status;
 }
 
@@ -316,7 +316,7 @@ void channel_put_back(chan_core* c, boxed& value) noexcept {
     c->lock.lock(inside.machine());
     c->put_back(value, woken);
     c->lock.unlock(inside.machine());
-    if (woken != nullptr) woken->who->wake_from(inside.machine());
+    if (woken != nullptr) woken->owner->wake_from(inside.machine());
 }
 
 box_base::~box_base() = default;

@@ -86,7 +86,7 @@ public:
     void forget_receiver(chan_node* n) noexcept {
         if (!n->linked) return;
         receivers_.remove(n);
-        if (DUNLIN_UNLIKELY(kind_ == channel_kind::timer) && receivers_.empty()) nobody_waits_for_timer();
+        if (DUNLIN_UNLIKELY(kind_ == channel_kind::timer) && receivers_.empty()) disarm_timer();
     }
     // `value` was received, but could not be taken out of its box. The first receiver that waits gets it, and the
     // caller wakes that one after the unlock; if there is none, the next receiver that comes gets it.
@@ -137,7 +137,7 @@ private:
     bool serve_before_buffer(void* slot) noexcept;
     bool has_before_buffer() noexcept;
     void enqueue_timer_receiver(chan_node* n);
-    void nobody_waits_for_timer() noexcept;
+    void disarm_timer() noexcept;
 
     // Ordered by use: a send that meets its receiver needs the first line only.
     const element_type& type_;           // constant

@@ -240,7 +240,7 @@ void selection::forget_all() noexcept {
     park::runtime_section inside;
     for (std::size_t i = 0; i < count_; ++i) {
         case_base& c = *cases_[i];
-        if (!has_channel(c) || node_of(c).who->decided() == &node_of(c)) continue;
+        if (!has_channel(c) || node_of(c).owner->decided() == &node_of(c)) continue;
         c.core->lock.lock(inside.machine());
         c.kind == case_kind::receive ? c.core->forget_receiver(&node_of(c)) : c.core->forget_sender(&node_of(c));
         c.core->lock.unlock(inside.machine());
@@ -328,7 +328,7 @@ std::size_t selection::run(std::size_t otherwise_index) {
             return taken;
         }
         unlock_all(m, has_channel(*cases_[taken]) ? cases_[taken]->core : nullptr);
-        if (woken != nullptr) woken->who->wake_from(m);
+        if (woken != nullptr) woken->owner->wake_from(m);
         leave_runtime(m);
         return taken;
     }

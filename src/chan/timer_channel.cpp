@@ -63,11 +63,11 @@ void timer_channel::put_into_heap() {
     timers::arm(this, sched::current_machine());
 }
 
-void timer_channel::somebody_waits() {
+void timer_channel::arm() {
     if (!receivers_wait()) put_into_heap();
 }
 
-void timer_channel::nobody_waits() noexcept { timers::cancel(this); }
+void timer_channel::disarm() noexcept { timers::cancel(this); }
 
 void timer_channel::fire_entry(timers::timer_entry* e) noexcept { static_cast<timer_channel*>(e)->serve(); }
 
@@ -84,7 +84,7 @@ void timer_channel::serve() noexcept {
         }
     }
     lock.unlock();
-    if (served != nullptr) served->who->wake();
+    if (served != nullptr) served->owner->wake();
     chan_handle::release(this);  // claim_reference()'s
 }
 

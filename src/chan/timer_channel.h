@@ -5,7 +5,7 @@
 // Data       due_ns_, period_ns_ (0: once), pending_: it will fire, or has fired and that was not looked at yet. All
 //            under the channel's lock.
 // Protocol   Every operation on the channel calls look_at_clock() first: pending and due puts the time into the buffer
-//            if that is empty. The first receiver to wait puts the entry into the heap (somebody_waits), the last to
+//            if that is empty. The first receiver to wait puts the entry into the heap (arm), the last to
 //            give up takes it out. The entry fires: lock, look_at_clock(), hand the buffer to the first receiver; put
 //            the entry back if it is a ticker's and others wait.
 //            stop and reset empty the buffer under the same lock: nothing old is received afterwards. An entry that has
@@ -28,8 +28,8 @@ public:
 
     // All under the lock, inside the runtime.
     void look_at_clock() noexcept;
-    void somebody_waits();  // throws std::bad_alloc
-    void nobody_waits() noexcept;
+    void arm();  // throws std::bad_alloc
+    void disarm() noexcept;
     bool stop() noexcept;
     bool reset(std::int64_t due_ns, std::int64_t period_ns);  // throws std::bad_alloc; the timer is stopped then
 

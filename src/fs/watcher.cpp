@@ -61,7 +61,7 @@ void answer_bell() noexcept {
     deliver_signals();
 }
 
-bool nobody_left() noexcept {
+bool no_user_left() noexcept {
     std::scoped_lock guard(lock);
     running = users != 0;
     return !running;
@@ -81,7 +81,7 @@ void watch(void*) noexcept {
             auto* w = static_cast<watched*>(events[i].data.ptr);
             w != nullptr ? w->happened() : answer_bell();
         }
-    } while (!nobody_left());
+    } while (!no_user_left());
 }
 
 constexpr platform::thread_kind watch_thread{watch, "dunlin-watch"};

@@ -105,7 +105,7 @@ void reach::add(const goroutine& g) noexcept {
 // Takes the locks of the parking lot. A thread that stands still may hold them, so this comes before the standstill.
 void reach::note_objects() noexcept {
     park::for_each_in_lot([&](const park::lot_node& node) noexcept {
-        const goroutine* g = node.who->goroutine();
+        const goroutine* g = node.owner->goroutine();
         if (g == nullptr) return;
         if (const std::uint32_t n = by_id_.find(g->id); n != none) waiting_[n].object = node.address;
     });

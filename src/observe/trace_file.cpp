@@ -57,7 +57,7 @@ namespace {
 
 namespace tracing = sched::tracing;
 
-enum class block : std::uint32_t { info = 1, clock = 2, events = 3, place = 4, since = 5, end = 6, who = 7 };
+enum class block : std::uint32_t { info = 1, clock = 2, events = 3, place = 4, since = 5, end = 6, name = 7 };
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
@@ -137,12 +137,12 @@ public:
         clock();
         add(block::end, why);
     }
-    void who(std::uint64_t id, std::string_view name) noexcept {
+    void name_of(std::uint64_t id, std::string_view name) noexcept {
         char room[8 + tracing::longest_text];
         name = name.substr(0, tracing::longest_text);
         std::memcpy(room, &id, 8);
         std::memcpy(room + 8, name.data(), name.size());
-        add(block::who, {room, 8 + name.size()});
+        add(block::name, {room, 8 + name.size()});
     }
 
 private:
@@ -330,7 +330,7 @@ void write_names(trace_writer& to) noexcept {
     sched::for_each_descriptor([&](const sched::goroutine& g) {
         const sched::goroutine_state now = g.state.load(std::memory_order_acquire);
         if (now == sched::goroutine_state::dead || g.extra == nullptr || g.extra->name.empty()) return;
-        to.who(g.id, g.extra->name);
+        to.name_of(g.id, g.extra->name);
     });
 }
 

@@ -55,7 +55,7 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
         if (may_lead_on(g)) add(g);
     });
     park::for_each_in_lot([&](const park::lot_node& n) noexcept {
-        const goroutine* g = n.who->goroutine();
+        const goroutine* g = n.owner->goroutine();
         if (g == nullptr) return;
         const std::uint32_t number = by_id_.find(g->id);
         if (number == none) return;

@@ -85,7 +85,7 @@ void lot_bucket::remove(lot_node* n) noexcept {
 lot_node* lot_bucket::front(const void* address) noexcept {
     lock.assert_held();
     lot_node* n = find(address);
-    while (n != nullptr && n->who->lost()) [[unlikely]] {
+    while (n != nullptr && n->owner->lost()) [[unlikely]] {
         lot_node* const next = n->after();
         remove(n);
         n = next;
@@ -107,7 +107,7 @@ bool lot_bucket::any(lot_kind kind) const noexcept {
 const lot_node* lot_bucket::find(const sched::goroutine* g) const noexcept {
     for (const lot_node* f = first_; f != nullptr; f = f->next_address) {
         for (const lot_node* n = f; n != nullptr; n = n->after()) {
-            if (n->who->goroutine() == g) return n;
+            if (n->owner->goroutine() == g) return n;
         }
     }
     return nullptr;
@@ -143,7 +143,7 @@ wait_node* lot_bucket::take_all(const void* address) noexcept {
     return chain.first();
 }
 
-void check_nobody_waits(const void* address, const char* report) noexcept {
+void check_no_waiters(const void* address, const char* report) noexcept {
     lot_bucket& b = bucket_of(address);
     if (b.waiting.load(std::memory_order_relaxed) == 0) return;
     // A static object of a copy of the library that does not work (platform/usable.h).

@@ -131,7 +131,7 @@ inline lot_bucket& bucket_of(const void* address) noexcept {
 }
 
 // For the destructor of an object: reports misuse if there is a waiter for it.
-void check_nobody_waits(const void* address, const char* report) noexcept;
+void check_no_waiters(const void* address, const char* report) noexcept;
 
 // What g waits for in the parking lot; null: nothing. For reports: looks through the whole lot, which takes tens of
 // microseconds.

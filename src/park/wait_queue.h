@@ -93,11 +93,11 @@ inline void wake_all(wait_node* chain) noexcept {
     while (chain != nullptr) {
         wait_node* next = chain->next;  // before the wake: afterwards the waiter is gone
         if (next == nullptr && ready.size == 0) {
-            chain->who->wake();
-        } else if (sched::goroutine* g = chain->who->goroutine()) {
+            chain->owner->wake();
+        } else if (sched::goroutine* g = chain->owner->goroutine()) {
             ready.push_back(g);
         } else {
-            chain->who->wake();
+            chain->owner->wake();
         }
         chain = next;
     }

@@ -42,11 +42,11 @@ class waiter;
 struct wait_node {
     wait_node* next = nullptr;  // the queue's, under the thing's lock
     wait_node* prev = nullptr;
-    waiter* who;
+    waiter* owner;
     bool linked = false;        // the same
     bool several = false;       // constant while linked: its waiter has other nodes, or a deadline
 
-    explicit wait_node(waiter* w = nullptr) noexcept : who(w) {}
+    explicit wait_node(waiter* w = nullptr) noexcept : owner(w) {}
 
     // Step 2. The caller has taken it off its queue and holds the lock.
     inline bool claim() noexcept;
@@ -121,8 +121,8 @@ public:
     // For a waiter with several nodes: true for the first caller. Acquire-release: the wake publishes the node's
     // result, but a waiter that gives up must see that a waker was first.
     bool decide(wait_node* by) noexcept {
-        wait_node* nobody = nullptr;
-        return decided_.compare_exchange_strong(nobody, by, std::memory_order_acq_rel, std::memory_order_acquire);
+        wait_node* undecided = nullptr;
+        return decided_.compare_exchange_strong(undecided, by, std::memory_order_acq_rel, std::memory_order_acquire);
     }
     // The node that woke it.
     wait_node* decided() const noexcept { return decided_.load(std::memory_order_acquire); }
@@ -181,8 +181,8 @@ private:
 };
 
 inline bool wait_node::claim() noexcept {
-    if (__builtin_expect(who->lost(), 0)) return false;
-    return !several || who->decide(this);
+    if (__builtin_expect(owner->lost(), 0)) return false;
+    return !several || owner->decide(this);
 }
 
 // Keeps a goroutine inside the runtime for a scope; does nothing on a plain thread. A caller that takes a lock of the

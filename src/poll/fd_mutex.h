@@ -92,7 +92,7 @@ public:
         } while (!word_.compare_exchange_weak(w, w | waiting(d), std::memory_order_relaxed));
         return entry::busy;
     }
-    void nobody_waits(direction d) noexcept { word_.fetch_and(~waiting(d), std::memory_order_relaxed); }
+    void clear_waiting(direction d) noexcept { word_.fetch_and(~waiting(d), std::memory_order_relaxed); }
 
     // Opens the fd mutex again, for another descriptor. No other thread knows it.
     void reopen() noexcept { word_.store(one_use, std::memory_order_release); }

@@ -188,15 +188,15 @@ bool fd_record::hand_on_turn(direction d) noexcept {
     } else {
         next = static_cast<poll_node*>(s.turns.pop_claimed());
     }
-    if (s.turns.empty()) mutex_.nobody_waits(d);
+    if (s.turns.empty()) mutex_.clear_waiting(d);
     if (next != nullptr) {
         next->granted = true;  // it inherits our place in the fd mutex
-        s.holder.store(next->who->goroutine(), std::memory_order_relaxed);
+        s.holder.store(next->owner->goroutine(), std::memory_order_relaxed);
     }
     *end = nullptr;
     lock_.unlock();
     park::wake_all(woken);
-    if (next != nullptr) next->who->wake();
+    if (next != nullptr) next->owner->wake();
     return next != nullptr;
 }
 
@@ -223,7 +223,7 @@ void fd_record::forget_turn(direction d, poll_node* n) noexcept {
     std::scoped_lock guard(lock_);
     side& s = side_[index(d)];
     if (n->linked) s.turns.remove(n);
-    if (s.turns.empty()) mutex_.nobody_waits(d);
+    if (s.turns.empty()) mutex_.clear_waiting(d);
 }
 
 // ---- how many wait --------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ queued fd_record::queue_for_edge(direction d, std::uint32_t seen, std::int64_t d
         count_wait();
     }
     // Not needed for a goroutine: its machine comes to the poller by itself.
-    if (n->who->goroutine() == nullptr) sched::waiter_added();
+    if (n->owner->goroutine() == nullptr) sched::waiter_added();
     return queued::yes;
 }
 
@@ -359,8 +359,8 @@ bool fd_record::begin_to_close() noexcept {
             take_waiting(s, end);
             take_turns(s, end);
         }
-        mutex_.nobody_waits(direction::read);
-        mutex_.nobody_waits(direction::write);
+        mutex_.clear_waiting(direction::read);
+        mutex_.clear_waiting(direction::write);
         *end = nullptr;
         lock_.unlock();
         if (pollable_) unwatch(fd());
@@ -427,7 +427,7 @@ void fd_record::forget_frozen_here() noexcept {
             std::scoped_lock guard(lock_);
             park::wait_queue kept;
             while (park::wait_node* n = s.waiting.pop_front()) {
-                if (n->who->lost()) {
+                if (n->owner->lost()) {
                     count_wake();
                 } else {
                     kept.push_back(n);

@@ -158,7 +158,7 @@ public:
 
     // The number of waiters for an edge, on all descriptors. Never too small; exact while no waiter comes or goes.
     static std::int64_t waiter_count() noexcept;
-    static bool anybody_waits() noexcept { return waiter_count() > 0; }
+    static bool has_waiters() noexcept { return waiter_count() > 0; }
     static fd_record* of_tag(std::uint64_t tag) noexcept;
     // The number of waiters for an edge on the descriptor with this tag; 0 if it is closed. Called inside the runtime.
     static std::int64_t waiters_of(std::uint64_t tag) noexcept;

@@ -65,7 +65,7 @@ void unwatch(int fd) noexcept {
     the_backend.load(std::memory_order_acquire)->remove(fd);
 }
 
-bool poller::anybody_waits() const noexcept { return fd_record::anybody_waits(); }
+bool poller::has_waiters() const noexcept { return fd_record::has_waiters(); }
 
 unsigned poller::poll() noexcept {
     backend* b = the_backend.load(std::memory_order_acquire);
@@ -96,16 +96,16 @@ unsigned poller::deliver(const sched::event_batch& found) noexcept {
     }
     *end = nullptr;
     for (const park::wait_node* n = woken; n != nullptr; n = n->next) {
-        if (const sched::goroutine* g = n->who->goroutine()) platform::prefetch(g);  // claimed: no other wakes it
+        if (const sched::goroutine* g = n->owner->goroutine()) platform::prefetch(g);  // claimed: no other wakes it
     }
     sched::goroutine_list ready;
     unsigned count = 0;
     while (woken != nullptr) {
         park::wait_node* next = woken->next;  // before the wake: afterwards the waiter is gone
-        if (sched::goroutine* g = woken->who->goroutine()) {
+        if (sched::goroutine* g = woken->owner->goroutine()) {
             ready.push_back(g);
         } else {
-            woken->who->wake();
+            woken->owner->wake();
         }
         woken = next;
         ++count;

@@ -18,7 +18,7 @@ public:
     std::int64_t next_deadline(const sched::processor* p) const noexcept override { return timers_.next_deadline(p); }
     void move(sched::processor* from, sched::processor* to) noexcept override { timers_.move(from, to); }
 
-    bool anybody_waits() const noexcept override;
+    bool has_waiters() const noexcept override;
     unsigned poll() noexcept override;
     void wait(std::int64_t deadline_ns, sched::event_batch& found) noexcept override;
     unsigned deliver(const sched::event_batch& found) noexcept override;

@@ -329,7 +329,7 @@ bool simulation::count_step() noexcept {
     return false;
 }
 
-void simulation::tell(const goroutine* who, leaving how, const goroutine* next, std::int64_t jumped_ns) noexcept {
+void simulation::tell(const goroutine* ran, leaving how, const goroutine* next, std::int64_t jumped_ns) noexcept {
     if (!story_.wants(steps_)) return;
     choice& c = story_.add();
     c.step = steps_;
@@ -337,9 +337,9 @@ void simulation::tell(const goroutine* who, leaving how, const goroutine* next, 
     c.how = how;
     c.jumped_ns = jumped_ns;
     c.next = next != nullptr ? number_of(next) : 0;
-    if (who == nullptr || who == driver_) return;
-    c.who = number_of(who);
-    if (how == leaving::waits) c.reason = who->reason.load(std::memory_order_relaxed);
+    if (ran == nullptr || ran == driver_) return;
+    c.ran = number_of(ran);
+    if (how == leaving::waits) c.reason = ran->reason.load(std::memory_order_relaxed);
     if (how != leaving::ended) c.frames = stack::capture_trace(1);
 }
 
@@ -347,7 +347,7 @@ void simulation::tell(const goroutine* who, leaving how, const goroutine* next, 
 bool simulation::wait_for_time() noexcept {
     const bool all_ended = sched::live_goroutines() <= 1 + off_;  // 1: the driver
     if (root_ended_ && all_ended) return false;
-    if (the_scheduler.events->anybody_waits() && netpoll::fd_record::waiter_count() > network_.waiters()) {
+    if (the_scheduler.events->has_waiters() && netpoll::fd_record::waiter_count() > network_.waiters()) {
         fail(failure_kind::outside_wait,
             "waits for a descriptor: sockets, pipes and files are the kernel's, which has no seed");
         return false;

@@ -116,7 +116,7 @@ private:
     bool leaves_for(sched::goroutine* self, std::size_t& next) noexcept;
     sched::goroutine* finish() noexcept;
     void fail(sim::failure_kind kind, std::string_view what) noexcept;
-    void tell(const sched::goroutine* who, leaving how, const sched::goroutine* next, std::int64_t jumped_ns) noexcept;
+    void tell(const sched::goroutine* ran, leaving how, const sched::goroutine* next, std::int64_t jumped_ns) noexcept;
     void sleep_in_call() noexcept;
     void describe_waiters(platform::text_writer& out) noexcept;
 

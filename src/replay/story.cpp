@@ -36,8 +36,8 @@ void story::print(platform::text_writer& out) const noexcept {
     for (std::uint64_t i = count_ - std::min<std::uint64_t>(count_, kept); i < count_; ++i) {
         const choice& c = ring_[i % kept];
         out << "    " << c.step << ": ";
-        if (c.who != 0) {
-            out << 'g' << c.who << ' ';
+        if (c.ran != 0) {
+            out << 'g' << c.ran << ' ';
             print_leaving(out, c);
             if (c.frames.size != 0) {
                 out << " in ";

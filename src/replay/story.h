@@ -17,7 +17,7 @@ enum class leaving : std::uint8_t { nothing, waits, yields, ended, switched_away
 struct choice {
     std::uint64_t step = 0;
     std::int64_t at_ns = 0;             // since the execution began
-    std::uint64_t who = 0;              // 0: none ran
+    std::uint64_t ran = 0;              // 0: none ran
     leaving how = leaving::nothing;
     sched::wait_reason reason = sched::wait_reason::none;
     std::int64_t jumped_ns = 0;         // how far the time went on while nothing could run

@@ -32,7 +32,7 @@ inline constexpr std::size_t colour_bytes = colour_step * colours;
 // Size classes: class c has slots of 32 KiB << c, up to 1 GiB.
 inline constexpr unsigned smallest_slot_shift = 15;
 inline constexpr unsigned class_count = 16;
-inline constexpr unsigned dense_class = 3;      // 256 KiB: sixteen in what one page of the page table maps
+inline constexpr unsigned dense_class = 3;      // 256 KiB: eight in what one page of the page table maps
 // 1 MiB: a sanitizer's frames are larger, and its shadow of a stack is made at once
 inline constexpr unsigned checked_class = 5;
 inline constexpr unsigned shifted_class = 7;    // 4 MiB: from here on slots are shifted

@@ -40,7 +40,7 @@ void barrier_core::throw_bad_count(std::ptrdiff_t expected) {
         + " is not between 0 and max(), " + std::to_string(INT32_MAX));
 }
 
-barrier_core::~barrier_core() { park::check_nobody_waits(this, "a barrier is destroyed while goroutines wait for it"); }
+barrier_core::~barrier_core() { park::check_no_waiters(this, "a barrier is destroyed while goroutines wait for it"); }
 
 barrier_core::arrival barrier_core::arrive(std::ptrdiff_t n) {
     if (n <= 0) throw std::invalid_argument("dunlin::barrier::arrive: " + std::to_string(n) + " arrivals");

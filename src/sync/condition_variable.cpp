@@ -158,7 +158,7 @@ struct exit_notice {
 };
 
 void destroy_condition(const void* condition) noexcept {
-    park::check_nobody_waits(condition, "a condition variable is destroyed while goroutines wait for it");
+    park::check_no_waiters(condition, "a condition variable is destroyed while goroutines wait for it");
 }
 
 }  // namespace dunlin::detail

@@ -39,7 +39,7 @@ std::uint32_t pending_of(std::uint64_t word) noexcept { return static_cast<std::
 
 group_counter::~group_counter() {
     if ((word_.load(std::memory_order_relaxed) & waiting) == 0) return;
-    park::check_nobody_waits(this, "a wait_group, task_group or latch is destroyed while goroutines wait for it");
+    park::check_no_waiters(this, "a wait_group, task_group or latch is destroyed while goroutines wait for it");
 }
 
 group_counter* group_counter::make() { return new group_counter; }

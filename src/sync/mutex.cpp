@@ -97,7 +97,7 @@ inline void look_at_unlocks(lot_bucket& b) noexcept {
 }
 
 // The bucket is locked, and an unlock has found no waiter.
-inline void found_nobody(lot_bucket& b) noexcept {
+inline void found_no_waiter(lot_bucket& b) noexcept {
     if (sched::steered() != nullptr) return;  // all stay watched (sched/data/steering.h)
     if (++b.idle_looks < patience) return;
     b.idle_looks = 0;
@@ -116,7 +116,7 @@ inline std::uint32_t run_number() noexcept {
     return static_cast<std::uint32_t>(sched::the_scheduler.forgotten.load(std::memory_order_relaxed));
 }
 
-inline bool mutex::somebody_is_woken(std::uint32_t word) const noexcept {
+inline bool mutex::waiter_is_woken(std::uint32_t word) const noexcept {
     return (word & woken) != 0 && woken_in_.load(std::memory_order_relaxed) == run_number();
 }
 
@@ -189,7 +189,7 @@ void mutex::unlock() {
 [[gnu::noinline]] void mutex::unlock_watched() noexcept {
     const steered_point when_it_is_free;
     std::uint32_t word = word_.load(std::memory_order_relaxed);
-    if (somebody_is_woken(word)) {
+    if (waiter_is_woken(word)) {
         owner_.store(0, std::memory_order_relaxed);
         // U6
         if (word_.compare_exchange_strong(word, woken, std::memory_order_release, std::memory_order_relaxed)) return;
@@ -200,7 +200,7 @@ void mutex::unlock() {
     b.lock.lock();  // U7
     lot_node* n = b.front(this);
     if (n == nullptr) {
-        found_nobody(b);
+        found_no_waiter(b);
     } else {
         b.idle_looks = 0;
         charge.add(b, this);
@@ -210,7 +210,7 @@ void mutex::unlock() {
             n->granted = true;
             note_owner(n->value);
             b.lock.unlock();
-            n->who->wake();
+            n->owner->wake();
             return;
         }
     }
@@ -218,7 +218,7 @@ void mutex::unlock() {
     owner_.store(0, std::memory_order_relaxed);
     word_.store(n != nullptr ? woken : 0, std::memory_order_release);
     b.lock.unlock();
-    if (n != nullptr) n->who->wake();
+    if (n != nullptr) n->owner->wake();
 }
 
 // U5. By now there may be another object at this address, or none.
@@ -230,19 +230,19 @@ void mutex::unlock() {
     lot_node* n = b.front(address);
     if (n == nullptr || n->kind != park::lot_kind::mutex) {
         n = nullptr;
-        found_nobody(b);
+        found_no_waiter(b);
     } else {
         charge.add(b, address);
         n = static_cast<mutex*>(const_cast<void*>(address))->wake_first(b);
     }
     b.lock.unlock();
-    if (n != nullptr) n->who->wake();
+    if (n != nullptr) n->owner->wake();
 }
 
 // The bucket is locked and there is a queue. Null: no waiter need be woken.
 lot_node* mutex::wake_first(lot_bucket& b) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
-    if ((word & locked) != 0 || somebody_is_woken(word)) return nullptr;
+    if ((word & locked) != 0 || waiter_is_woken(word)) return nullptr;
     // A holder that takes the mutex meanwhile comes here in its unlock: `watched` is set.
     if (!word_.compare_exchange_strong(word, woken, std::memory_order_relaxed)) return nullptr;
     woken_in_.store(run_number(), std::memory_order_relaxed);
@@ -351,7 +351,7 @@ mutex::~mutex() {
         if (by_goroutine || is_held_by_caller()) sched::report_misuse("a mutex is destroyed while it is locked");
     }
     // A waiter that was woken and has not tried yet stands in no queue.
-    park::check_nobody_waits(this, "a mutex is destroyed while goroutines wait for it");
+    park::check_no_waiters(this, "a mutex is destroyed while goroutines wait for it");
 }
 
 void recursive_mutex::unlock() {

@@ -38,7 +38,7 @@ void throw_bad_policy(int policy) {
 }
 
 void one_shot::destroyed() noexcept {
-    park::check_nobody_waits(this, "a once_flag is destroyed while goroutines wait for it");
+    park::check_no_waiters(this, "a once_flag is destroyed while goroutines wait for it");
 }
 
 }  // namespace dunlin::detail

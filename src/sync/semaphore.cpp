@@ -104,7 +104,7 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
     lot_node* const first = b.pop_claimed(this);
     const bool fits = first != nullptr || settle(1, 0, most);
     b.lock.unlock();
-    if (first != nullptr) first->who->wake_from(inside.machine());
+    if (first != nullptr) first->owner->wake_from(inside.machine());
     return fits;
 }
 
@@ -147,7 +147,7 @@ void semaphore_core::hand_out(const void* address) noexcept {
 }
 
 semaphore_core::~semaphore_core() {
-    park::check_nobody_waits(this, "a semaphore is destroyed while goroutines wait for it");
+    park::check_no_waiters(this, "a semaphore is destroyed while goroutines wait for it");
 }
 
 void check_permits(std::ptrdiff_t desired, std::ptrdiff_t most) {

@@ -39,7 +39,7 @@ struct shared_mutex::queue {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
             lot_node* const next = n->after();
-            if (up_to_a_writer && n->kind == lot_kind::writer && !n->who->lost()) break;
+            if (up_to_a_writer && n->kind == lot_kind::writer && !n->owner->lost()) break;
             if (n->kind == lot_kind::reader) {
                 bucket.remove(n);
                 if (n->claim()) {
@@ -160,7 +160,7 @@ void shared_mutex::unlock_shared_slow() {
 
 shared_mutex::~shared_mutex() {
     if (DUNLIN_UNLIKELY(word_.load(std::memory_order_relaxed) != 0)) {
-        park::check_nobody_waits(this, "a shared_mutex is destroyed while goroutines wait for it");
+        park::check_no_waiters(this, "a shared_mutex is destroyed while goroutines wait for it");
         // On a plain thread it may be a static object at the end of the process, whose holder is frozen.
         if (sched::current_goroutine() != nullptr) {
             sched::report_misuse("a shared_mutex is destroyed while it is locked");

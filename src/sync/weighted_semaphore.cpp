@@ -69,7 +69,7 @@ semaphore_closed::~semaphore_closed() = default;
 weighted_semaphore::weighted_semaphore(std::ptrdiff_t permits) : permits_(permits) { check_number("", permits); }
 
 weighted_semaphore::~weighted_semaphore() {
-    park::check_nobody_waits(this, "a weighted_semaphore is destroyed while goroutines wait for it");
+    park::check_no_waiters(this, "a weighted_semaphore is destroyed while goroutines wait for it");
 }
 
 // Under the bucket's lock.

@@ -107,7 +107,7 @@ struct deadline_entry : timer_entry {
 };
 
 bool claim_deadline(timer_entry* t) noexcept { return static_cast<deadline_entry*>(t)->node.claim(); }
-void fire_deadline(timer_entry* t) noexcept { static_cast<deadline_entry*>(t)->node.who->wake(); }
+void fire_deadline(timer_entry* t) noexcept { static_cast<deadline_entry*>(t)->node.owner->wake(); }
 
 wake_cause wait_on_thread(park::waiter& w, std::int64_t deadline_ns) noexcept {
     if (w.wait_on_thread_until(deadline_ns)) return wake_cause::woken;
@@ -130,7 +130,7 @@ wake_cause wait_until(park::waiter& w, std::int64_t deadline_ns) noexcept {
     d.claim = claim_deadline;
     d.fire = fire_deadline;
     d.ends_with_run = !w.goroutine()->independent();
-    d.node.who = &w;
+    d.node.owner = &w;
     d.node.several = true;
     bool armed = true;
     try {

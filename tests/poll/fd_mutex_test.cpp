@@ -98,7 +98,7 @@ TEST_F(FdMutex, IsNotLeftWhileOthersWaitForATurn) {
     EXPECT_EQ(g.announce(direction::read), fd_mutex::entry::busy);
     bool last = false;
     EXPECT_FALSE(g.leave(direction::read, last));
-    g.nobody_waits(direction::read);
+    g.clear_waiting(direction::read);
     EXPECT_TRUE(g.leave(direction::read, last));
 }
 

@@ -37,7 +37,7 @@ struct quiet_source : event_source {
     unsigned collect(processor*, std::int64_t) noexcept override { return 0; }
     std::int64_t next_deadline(const processor*) const noexcept override { return 0; }
     void move(processor*, processor*) noexcept override {}
-    bool anybody_waits() const noexcept override {
+    bool has_waiters() const noexcept override {
         if (when_asked_for_waiters) when_asked_for_waiters();
         return false;
     }

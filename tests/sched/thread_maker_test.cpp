@@ -29,7 +29,7 @@ struct quiet_source : event_source {
     unsigned collect(processor*, std::int64_t) noexcept override { return 0; }
     std::int64_t next_deadline(const processor*) const noexcept override { return 0; }
     void move(processor*, processor*) noexcept override {}
-    bool anybody_waits() const noexcept override { return false; }
+    bool has_waiters() const noexcept override { return false; }
     unsigned poll() noexcept override { return 0; }
     void wait(std::int64_t, event_batch&) noexcept override {}
     unsigned deliver(const event_batch&) noexcept override { return 0; }

@@ -88,7 +88,7 @@ const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario&
         g.lock.lock();
         sim::require(g.waits, "nobody waits");
         g.waits = false;
-        g.g.nobody_waits(direction::read);
+        g.g.clear_waiting(direction::read);
         g.lock.unlock();
         g.turn.store(1, std::memory_order_release);
         platform::futex_wake(g.turn);

@@ -20,7 +20,7 @@ namespace detail = dunlin::detail;
 //            then finds the door open. Whichever it is, it wakes or does not sleep.
 class door {
 public:
-    ~door() { dunlin::park::check_nobody_waits(this, "a door is destroyed while goroutines wait for it"); }
+    ~door() { dunlin::park::check_no_waiters(this, "a door is destroyed while goroutines wait for it"); }
 
     void open() noexcept {
         open_.store(true, std::memory_order_seq_cst);                                                             // o1

@@ -38,11 +38,15 @@ class Roles(unittest.TestCase):
                     unnamed("include/dunlin/a.hpp:3", "somebody"))
 
     def test_roles_relative_clauses_and_longer_names_are_allowed(self):
-        self.expect({"src/a.cpp": "// The waker, whose waiter is one of those who wait: see somebody_waits and the rest\nint somebody_waits;\n"})
+        self.expect({"src/a.cpp": "// The waker, whose waiter is one of those who wait: see whose_turn and the rest\nint whose_turn;\n"})
+
+    def test_a_name_in_code_that_names_no_role_is_found(self):
+        self.expect({"src/a.cpp": "int a;\nbool somebody_waits;\n", "tests/a.cpp": "bool somebody_waits;\n"},
+                    "src/a.cpp:2: 'somebody_waits' names no role (owner, taker, waker, waiter, caller ...)")
 
     def test_code_and_quoted_code_are_left_alone(self):
-        self.expect({"src/a.cpp": "const char* nobody = \"// nobody\";\nchar c = '\"';  // `somebody`\nint n = 1'000;  // fine\nint somebody;\n"
-                                  "auto r = R\"(// nobody)\";\n"})
+        self.expect({"src/a.cpp": "const char* text = \"// nobody\";\nchar c = '\"';  // `somebody`\nint n = 1'000;  // fine\n"
+                                  "auto r = R\"(// nobody)\";\n", "tests/a.cpp": "int somebody;\n"})
 
     def test_tests_may_use_them(self):
         self.expect({"tests/a.cpp": "// nobody\n"})

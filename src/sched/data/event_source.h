@@ -46,7 +46,7 @@ struct event_source {
 
     // Is there a waiter for a descriptor? Seq_cst: a thread outside the scheduler that begins to wait looks afterwards
     // whether a machine sleeps in the poller (waiter_added() there).
-    virtual bool anybody_waits() const noexcept = 0;
+    virtual bool has_waiters() const noexcept = 0;
 
     // Readies the goroutines that wait for a descriptor that is ready now: on the calling machine's processor, else
     // (the monitor) in the global queue. Returns how many. Never sleeps.

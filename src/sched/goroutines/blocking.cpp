@@ -39,7 +39,7 @@ namespace {
 constexpr unsigned char never_called = 0, none_has_lasted = 1, hand_on_from = 3, highest = 4;
 constexpr std::int64_t worth_handing_on_ns = 30'000;
 
-bool somebody_waits_for(const processor* p) noexcept {
+bool work_waits_for(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
     return p->run_next.load(std::memory_order_relaxed) != nullptr || p->queue.size() != 0 || s.global_size() != 0 ||
            s.preempted_size.load(std::memory_order_relaxed) != 0;
@@ -99,10 +99,10 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
             unsigned char expected = never_called;
             // this fails if another call has learnt from the monitor meanwhile
             score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
-            if (somebody_waits_for(p)) hurry_monitor();
+            if (work_waits_for(p)) hurry_monitor();
         } else {
             entry.began_ns = platform::now_ns();
-            if (lasts >= hand_on_from && somebody_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
+            if (lasts >= hand_on_from && work_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
         }
     }
     leave(m);

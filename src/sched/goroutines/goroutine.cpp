@@ -10,7 +10,7 @@
 //  function          from       to         runs on                called by
 //  make_goroutine    -          dead       the caller's stack     any thread
 //  start_goroutine   dead       runnable   the caller's stack     any thread
-//  the loop (2.)     runnable   running    the stack it binds     find_work, or the goroutine that leaves
+//  the loop (2.)     runnable   running    the stack it binds     execute() (machine_main.cpp); the leaver (switch.h)
 //  park              running    waiting    its own stack          the goroutine itself
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself (yield.cpp)

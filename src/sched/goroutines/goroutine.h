@@ -1,5 +1,6 @@
-// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life; the common
-// case of spawn and join is inlined here (docs/decisions/025-fork-join.md).
+// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life (yields in
+// yield.cpp, a return without a processor in reenter.cpp); the common case of spawn and join is inlined here
+// (docs/decisions/025-fork-join.md).
 #pragma once
 
 #include "sched/data/types.h"

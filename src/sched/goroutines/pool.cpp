@@ -178,7 +178,7 @@ void put_stack(processor* p, stack::slot* s) noexcept {
     s->next = p->free_stacks.load(std::memory_order_acquire);
     p->free_stacks.store(s, std::memory_order_release);
     ++p->free_stack_count;
-    const bool starved = anybody_starves();
+    const bool starved = some_starve();
     if (DUNLIN_UNLIKELY(starved)) feed_starved();
     if (DUNLIN_LIKELY(p->free_stack_count <= stacks_kept && !starved)) return;
     give_stacks_to_arena(p, starved ? 1 : stacks_kept / 2);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t yields_per_exchange = 8;
 
 // No other goroutine is runnable here. (Work on other processors is left to them, or to an idle machine.)
-[[gnu::noinline]] void yield_to_nobody(machine* m, processor* p) noexcept {
+[[gnu::noinline]] void yield_alone(machine* m, processor* p) noexcept {
     advance_tick(p);
     leave(m);
 }
@@ -88,7 +88,7 @@ void yield() noexcept {
     }
     goroutine* next = nullptr;
     if (!give_way(m, p, self, next)) {
-        yield_to_nobody(m, p);
+        yield_alone(m, p);
         return;
     }
     submit_barrier();

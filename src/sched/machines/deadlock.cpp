@@ -43,14 +43,14 @@ void check_for_deadlock() noexcept {
         + s.locked_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
     if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 &&
-        !s.events->anybody_waits()) {
+        !s.events->has_waiters()) {
         // the machine in the poller may wait for a timer that was stopped meanwhile: it comes here when it finds
         // nothing else
         s.events->interrupt();
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
-    if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->anybody_waits()) return;
+    if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->has_waiters()) return;
     if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
         s.deadlock_suspected = true;  // the monitor has goroutines in hand, and will queue them in a moment
         return;

@@ -30,7 +30,7 @@ void timer_added(std::int64_t when) noexcept {
 
 void waiter_added() noexcept {
     submit_barrier();
-    // A machine that has claimed the poller looks at anybody_waits() after its barrier, as it does at deadlines for
+    // A machine that has claimed the poller looks at has_waiters() after its barrier, as it does at deadlines for
     // timer_added().
     if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
 }

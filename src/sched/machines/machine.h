@@ -34,7 +34,7 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 
 // Called by the thread maker: makes a machine without a processor, which looks for one. False: no thread can be had;
 // that is reported if a goroutine needs the thread.
-bool make_spare_machine(bool somebody_needs_it = true) noexcept;
+bool make_spare_machine(bool is_needed = true) noexcept;
 
 // m's thread ends; the record serves another one later. Under the scheduler lock.
 void forget_thread(machine* m) noexcept;

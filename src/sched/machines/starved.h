@@ -22,7 +22,7 @@ namespace dunlin::inline v0_1::sched {
 // stderr.
 void starve(goroutine* g) noexcept;
 
-inline bool anybody_starves() noexcept { return the_scheduler.starved_size.load(std::memory_order_relaxed) != 0; }
+inline bool some_starve() noexcept { return the_scheduler.starved_size.load(std::memory_order_relaxed) != 0; }
 
 // A stack, or perhaps memory, has become free: lets one starved goroutine try again. False: there is none.
 bool feed_starved() noexcept;

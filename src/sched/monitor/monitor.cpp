@@ -174,17 +174,17 @@ bool ticks_go_on(rounds& r) noexcept {
 void look_at_poller(rounds& r, outlook& o) noexcept {
     scheduler& s = the_scheduler;
     if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
-    const bool somebody_idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0;
-    const std::int64_t deadline = somebody_idle ? earliest_deadline() : 0;
+    const bool some_idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0;
+    const std::int64_t deadline = some_idle ? earliest_deadline() : 0;
     if (deadline != 0 && deadline <= o.now_ns) return wake_if_idle();
     if (deadline != 0) o.look_again_at(deadline);
-    if (!s.events->anybody_waits()) return;
+    if (!s.events->has_waiters()) return;
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
     if (std::exchange(r.polls, polls) != polls) {
         r.polled_ns = o.now_ns;
         return;
     }
-    if (somebody_idle) return wake_if_idle();
+    if (some_idle) return wake_if_idle();
     // Processors that come to the scheduler poll by themselves before long (find_local), so the monitor need not poll
     // for them in each round. Nor need it for chains of goroutines that ready each other or run each other in place,
     // although their tick stands still.
@@ -401,7 +401,7 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
 }
 
 // True: no machine sleeps until the earliest deadline, although there is one (no thread could be made for it).
-bool nobody_sleeps_for_timers() noexcept {
+bool no_machine_sleeps_for_timers() noexcept {
     return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0;
 }
 
@@ -453,21 +453,21 @@ void one_round(rounds& r) noexcept {
     }
     trim_stacks(r.keep, o);
     end_spare_threads(r.keep, o.now_ns);
-    if (spare_is_overdue(o.now_ns) && (work_anywhere() || nobody_sleeps_for_timers())) wake_if_idle();
+    if (spare_is_overdue(o.now_ns) && (work_anywhere() || no_machine_sleeps_for_timers())) wake_if_idle();
     trace(r, o.now_ns);
     platform::atomic<bool>& dump = monitor_bell.dump_called_for;
     if (dump.load(std::memory_order_relaxed) && dump.exchange(false, std::memory_order_acquire)) {
         want_report(report_dump);
     }
     look_for_long_waits(r.keep.waits, o.now_ns);
-    r.idle = all_idle() && !spare_is_owed() && !anybody_starves() ? r.idle + 1 : 0;
+    r.idle = all_idle() && !spare_is_owed() && !some_starve() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
         if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // otherwise it is time to give something back
         return;
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);
     const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) &&
-        !o.on_loan && s.events->anybody_waits();
+        !o.on_loan && s.events->has_waiters();
     if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(monitor_bell.call_word, calls, until);
 }
 

@@ -204,7 +204,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.blocking_tick = tick;
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
-        if (!o.somebody_waits) return;
+        if (!o.work_waits) return;
         // The goroutine makes one short call after another: when its turn is over it gives way at the end of the next
         // one (end_blocking()).
         const std::int64_t turn = o.urgent || timer_is_due(p, o.now_ns) ? short_slice_ns : slice_ns;
@@ -213,8 +213,8 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         return;
     }
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
-    if (lasts < (o.somebody_waits ? blocking_grace_ns : idle_grace_ns)) return;
-    if (o.somebody_waits && !can_hand_on_from_a_call(o)) {
+    if (lasts < (o.work_waits ? blocking_grace_ns : idle_grace_ns)) return;
+    if (o.work_waits && !can_hand_on_from_a_call(o)) {
         if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
@@ -234,8 +234,8 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
         }
         return;
     }
-    if (!o.somebody_waits && lasts < idle_grace_ns) return;
-    if (o.somebody_waits && !can_hand_on_from_a_call(o)) return;
+    if (!o.work_waits && lasts < idle_grace_ns) return;
+    if (o.work_waits && !can_hand_on_from_a_call(o)) return;
     if (!take(p, m, 0, tracing::taking::from_sleeper)) return;
     the_scheduler.hand_offs.from_blocked.add();
     o.effect = true;
@@ -307,7 +307,7 @@ void look_again_if_it_waits(monitor_notes& n, const machine* m, outlook& o) noex
         n.trusted_until_ns = o.now_ns + std::min(shortest_look_ns << n.short_calls, longest_trust_ns);
         if (n.short_calls < 8) ++n.short_calls;
     }
-    if (m == nullptr || !o.somebody_waits) return;
+    if (m == nullptr || !o.work_waits) return;
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) {
@@ -329,9 +329,9 @@ void look_at(processor* p, outlook& o) noexcept {
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;  // the machine searches
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) return look_at_blocking(p, m, o);
-    if (!o.somebody_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;
+    if (!o.work_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;
     if (!platform::thread_is_running(m->tid)) return look_at_sleeping(p, m, o);
-    if (!o.somebody_waits || preemption_mode == preemption::off) return;
+    if (!o.work_waits || preemption_mode == preemption::off) return;
     o.stuck = true;
     look_at_computing(p, m, g, o);
 }
@@ -408,7 +408,7 @@ void look_at_processors(outlook& o) noexcept {
     // An idle processor will get a machine soon, unless no machine is idle and no thread can be made.
     const bool idle_one_comes = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0 &&
         !(spare_is_owed() && s.idle_machine_count == 0);
-    o.somebody_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
+    o.work_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
     o.urgent = s.urgent.load(std::memory_order_relaxed);
     tell_whose_turn(o);
     bool all_stuck = true;
@@ -426,7 +426,7 @@ void look_at_processors(outlook& o) noexcept {
         if (p->notes.slice_began_ns == o.now_ns) all_stuck = false;
     }
     all_stuck = all_stuck && idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) == 0;
-    o.only_hogs = all_stuck && o.preempted != 0 && runnable == 0 && !due && !s.events->anybody_waits();
+    o.only_hogs = all_stuck && o.preempted != 0 && runnable == 0 && !due && !s.events->has_waiters();
     if (!all_stuck && o.urgent) s.urgent.store(false, std::memory_order_relaxed);
     if (s.all_stuck.load(std::memory_order_relaxed) != all_stuck) {
         s.all_stuck.store(all_stuck, std::memory_order_relaxed);

@@ -11,7 +11,7 @@ struct outlook {
     std::int64_t now_ns = 0;
     std::uint32_t runnable = 0;     // goroutines in queues, roughly
     std::uint32_t preempted = 0;
-    bool somebody_waits = false;    // goroutines in queues or preempted, or timers that are due; and no processor is
+    bool work_waits = false;    // goroutines in queues or preempted, or timers that are due; and no processor is
                                     // idle
     bool urgent = false;            // work was brought from outside, or a poll found some, while all processors were
                                     // stuck

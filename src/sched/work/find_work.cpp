@@ -322,7 +322,7 @@ void collect_everywhere(machine* m) noexcept {
 // the claim.
 bool sleep_for_events(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    if (earliest_deadline() == 0 && !s.events->anybody_waits()) return false;
+    if (earliest_deadline() == 0 && !s.events->has_waiters()) return false;
     std::uint32_t unclaimed = 0;
     if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
     has_come(m);
@@ -332,7 +332,7 @@ bool sleep_for_events(machine* m) noexcept {
     s.poll_until_ns.store(deadline, std::memory_order_seq_cst);
     if (deadline != 0 && !std::exchange(m->exact_timers, true)) platform::use_exact_timers();
     event_batch found;
-    if ((deadline != 0 || s.events->anybody_waits()) && !work_anywhere()) s.events->wait(deadline, found);
+    if ((deadline != 0 || s.events->has_waiters()) && !work_anywhere()) s.events->wait(deadline, found);
     s.poller_claimed.store(0, std::memory_order_seq_cst);
     // Reading the clock, with the loads for it, costs a tenth of a wake-up: without a deadline it is read only if the
     // coarse clock has stood still.
@@ -360,7 +360,7 @@ bool sleep_for_events(machine* m) noexcept {
 // Step 5. The claim is only a hint: two machines that poll at once get different events.
 bool poll_here() noexcept {
     scheduler& s = the_scheduler;
-    if (!s.events->anybody_waits() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return false;
+    if (!s.events->has_waiters() || s.poller_claimed.load(std::memory_order_relaxed) != 0) return false;
     const unsigned count = s.events->poll();
     machine* m = current_machine();
     if (DUNLIN_UNLIKELY(tracing::on()) && count != 0) {

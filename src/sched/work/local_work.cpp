@@ -42,7 +42,7 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     p->next_poll_ns = now + poll_every_ns;
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
     if (std::exchange(p->polls_seen, polls) != polls) return false;
-    p->poll_first = s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->anybody_waits();
+    p->poll_first = s.poller_claimed.load(std::memory_order_relaxed) == 0 && s.events->has_waiters();
     return p->poll_first;
 }
 

@@ -83,10 +83,10 @@ bool push_with_a_look(processor* p, goroutine* g) noexcept {
 }
 
 void push_out_of_run_next(processor* p, goroutine* before) noexcept {
-    const bool for_everybody = before->stack == nullptr || p->queue.size() >= short_queue;
+    const bool for_any_processor = before->stack == nullptr || p->queue.size() >= short_queue;
     push_local(p, before);
     submit_barrier();
-    if (for_everybody) {
+    if (for_any_processor) {
         wake_if_idle();
     } else {
         wake_for_run_next(p);
