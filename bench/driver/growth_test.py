@@ -250,6 +250,15 @@ class Publish(unittest.TestCase):
         self.assertEqual(publish.refused({**fine, "versions": {"dunlin": "abc+changes; g++"}}), "a tree that is not committed")
         self.assertEqual(publish.refused({**fine, "machine": {"load_before": 2.4}}), "a busy machine (load average 2.4)")
 
+    def test_what_is_lost_beyond_doubt_is_listed_the_worst_first(self):
+        row = {"workload": "echo", "metric": "time", "unit": "us", "procs": 2, "figures": {"dunlin": {"median": 6.0}},
+               "ratios": {"go": 1.2, "c": 1.5, "tokio": 1.3, "asio": 1.04, "threads": None},
+               "intervals": {"go": (1.1, 1.3), "c": (1.4, 1.6), "tokio": (0.9, 1.7), "asio": (1.03, 1.05)}}
+        won = {**row, "workload": "yield", "ratios": {"go": 0.5}}
+        self.assertEqual(publish.losses({"rows": [row, won]}).splitlines()[2:], ["| echo | time | 2 | 6 us | c 1.5, go 1.2 |"])
+        text = (publish.DOCS / "where-we-lose.md").read_text()
+        self.assertNotEqual(publish.between_marks(text, "losses", "changed\n"), text)
+
     def test_what_is_published_says_the_load_and_does_not_disown_itself(self):
         doc = report.document([], {"cpu": "C", "cpus": 2, "memory_gib": 1, "kernel": "6.18.44-x", "architecture": "a", "system": "s",
                                    "load_before": 0.6}, {"dunlin": "abc; g++"}, {}, 3, False)

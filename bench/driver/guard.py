@@ -20,7 +20,7 @@ from driver import machine, peers
 RECORD = peers.ROOT / "bench" / "instructions.json"
 DUMPS = peers.ROOT / "build" / "guard"
 LIMIT = 0.03
-RUNS = 5  # the least of them counts: what a busy machine causes (rounds of the monitor, processors handed on) comes on top
+RUNS = 5  # the least of them counts: what a busy machine causes (processors handed on) comes on top; the monitor's own rounds are not counted
 LONGEST_S = 300
 
 # Which memcpy is taken would depend on the machine.

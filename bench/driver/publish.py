@@ -1,5 +1,5 @@
-"""Copies what was measured into the documentation: docs/results.md, the tables of docs/growth.md (and that of `work` in
-docs/benchmarks.md), and the plots that README shows. A run that is quick, short or of a busy machine is refused."""
+"""Copies what was measured into the documentation: docs/results.md, the list of what is lost in docs/where-we-lose.md, the tables of
+docs/growth.md (and that of `work` in docs/benchmarks.md), and the plots that README shows. A run that is quick, short or of a busy machine is refused."""
 
 import json
 import shutil
@@ -12,6 +12,7 @@ PLOTS = "plots"
 SHOWN = ("scheduler", "channels")  # by README; all others are drawn where they are wanted
 ROUNDS_OF_RESULTS, ROUNDS_OF_CURVES = 5, 3  # at least
 MOST_LOAD = 0.5
+LOST_FROM = 1.05
 
 
 def marks_of(name):
@@ -66,6 +67,20 @@ def readme_block(doc):
     return "\n\n".join([line, *images]) + "\n"
 
 
+def losses(doc):
+    """What stands between the marks in where-we-lose.md: each cell in which a peer needs less, beyond doubt and by a twentieth."""
+    lines = ["| workload | metric | P | dunlin | times the figure of |", "|---|---|--:|--:|---|"]
+    for row in doc["rows"]:
+        ahead = {peer: ratio for peer, ratio in row["ratios"].items()
+                 if ratio and ratio > LOST_FROM and (row.get("intervals", {}).get(peer) or (ratio,))[0] > 1}
+        if ahead:
+            worst_first = sorted(ahead.items(), key=lambda item: -item[1])
+            figure = report.number(row["figures"][report.SUBJECT]["median"]) + (f" {row['unit']}" if row["unit"] else "")
+            lines.append(f"| {row['workload']} | {row['metric']} | {row['procs']} | {figure} | "
+                         + ", ".join(f"{peer} {report.number(ratio)}" for peer, ratio in worst_first) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def publish(results, docs=DOCS):
     """(the names of the files that were written, a line for each run that was refused); the plots must have been drawn."""
     written, lines = [], []
@@ -83,7 +98,9 @@ def publish(results, docs=DOCS):
             (docs / "results.md").write_text(results_page(doc))
             readme = docs.parent / "README.md"
             readme.write_text(between_marks(readme.read_text(), "figures", readme_block(doc)))
-            written += ["results.md", "../README.md"]
+            lost = docs / "where-we-lose.md"
+            lost.write_text(between_marks(lost.read_text(), "losses", losses(doc)))
+            written += ["results.md", "../README.md", "where-we-lose.md"]
     if (results / "growth.json").is_file():
         for family in json.loads((results / "growth.json").read_text())["families"]:
             if reason := refused(family):
