@@ -26,7 +26,8 @@
 //            the append, and sees it.
 //            Nor does a reader wait for room in the socket: what is not taken at once goes back to the front of
 //            wire_.out, for the next party that sends. No peer waits for such an answer: it needs to come only before
-//            the next data (RFC 8446, 4.6.3), and renegotiation is off.
+//            the next data (RFC 8446, 4.6.3); renegotiation is off, and so is authentication after the handshake,
+//            unless the program switches it on by native_handle().
 // Memory     A waiting connection holds no buffers: raw_ is allocated for an attempt to read, and freed when there is
 //            nothing to read or when a reader leaves and raw_ is used up. A writer leaves buffers of at most
 //            `most_kept` bytes.

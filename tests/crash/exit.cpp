@@ -395,16 +395,18 @@ int thread_beside_a_holder() {
     _exit(0);
 }
 
-// The holder is lost in its next call of the library, and the lock with it. What is said of it comes from the monitor;
-// the test ends the program.
+// The holder is lost in its next call of the library, and the lock with it. What is said of it comes from the thread
+// maker, without the heap, though the place where it was made is known as an address only (a call with arguments).
 int holder_that_calls() {
     dunlin::run({.max_procs = 2}, [] {
-        dunlin::go({.name = "holder"}, [] {
+        const auto holds = [](std::chrono::milliseconds how_long) {
             const std::lock_guard guard(held);
             is_held = true;
-            for (const auto end = std::chrono::steady_clock::now() + 300ms; std::chrono::steady_clock::now() < end;) {}
+            const auto end = std::chrono::steady_clock::now() + how_long;
+            while (std::chrono::steady_clock::now() < end) {}
             dunlin::yield();
-        });
+        };
+        dunlin::go({.name = "holder"}, holds, 300ms);
         while (!is_held) dunlin::sleep_for(1ms);
     });
     alarm(6);
