@@ -74,7 +74,7 @@ TEST(LeftHolder, IsNamedWhenItCannotGoOn) {
     EXPECT_EQ(r.signal, SIGALRM) << r;
     EXPECT_NE(r.err.find("dunlin: the main thread waits for the lock at "), std::string::npos) << r;
     EXPECT_NE(r.err.find("\"holder\" held when its run() returned"), std::string::npos) << r;
-    EXPECT_NE(r.err.find("created at holder_that_calls() "), std::string::npos) << r;
+    EXPECT_NE(r.err.find(" exit.cpp:"), std::string::npos) << "where it was created: " << r;
     EXPECT_NE(r.err.find("it stays locked"), std::string::npos) << r;
 }
 
