@@ -251,10 +251,12 @@ DUNLIN_API void mutex_profile(std::ostream& out, profile_format format = profile
 
 /// Begins a profile of CPU time: each thread is interrupted after each 1/`hz` second of its own CPU time, and the stack
 /// on which it was interrupted is counted. This covers threads that run goroutines, now or later, and those that the
-/// program has now. Uses SIGPROF, whose handler is replaced for good (signals from others are passed on to the previous
-/// handler); while a profile runs, the program must leave the handler in place. Costs some 20 us a sample. Throws
-/// std::system_error: std::errc::device_or_resource_busy: one runs already; std::invalid_argument: hz is not 1 to 1000;
-/// std::bad_alloc.
+/// program has now. The kernel looks at the time at its ticks only (some 4 ms). Where other programs keep the CPUs
+/// busy, a thread may seldom run at a tick, and one interrupt then stands for up to fifty: the total is right, and
+/// shares need a profile that is several times as long. Uses SIGPROF, whose handler is replaced for good (signals from
+/// others are passed on to the previous handler); while a profile runs, the program must leave the handler in place.
+/// Costs some 20 us a sample. Throws std::system_error: std::errc::device_or_resource_busy: one runs already;
+/// std::invalid_argument: hz is not 1 to 1000; std::bad_alloc.
 DUNLIN_API void start_cpu_profile(unsigned hz = 100);
 
 /// Ends the profile, and writes what has been counted: samples and CPU time, by stack, with the labels and the `name`
