@@ -206,35 +206,6 @@ TEST_F(SchedulerSteps, AMachineThatRetiresWhileAnotherIsAtItsBarrierHasItMakeOne
     give_up_processor(submitter);
 }
 
-// J2: a submitter that would wake a machine asks the one that is at its barrier to come back. That one searches,
-// whatever it would have seen at R3, and retires anew.
-TEST_F(SchedulerSteps, AMachineAtItsBarrierComesBackForASubmitter) {
-    if (!support::barriers_can_be_trapped()) GTEST_SKIP() << "membarrier or seccomp is not available";
-    set_procs(2);
-    machine submitter;
-    processor* busy = give_processor(submitter);
-    searcher w;
-    give_processor(*w.m);
-    int barriers = 0;
-    w.thread = std::jthread([&] {
-        const auto action = [&] {
-            if (++barriers == 1) {
-                wake_one();
-                EXPECT_EQ(s.idle_and_spinning.load(), one_idle) << "no processor is taken for another machine";
-            } else if (barriers == 2) {
-                busy->queue.push(g(0));
-            }
-        };
-        if (!support::trap_barriers(action)) return;
-        search(w);
-    });
-    EXPECT_TRUE(comes_true([&] { return w.done || sleeping() == 1; }));
-    end(w);
-    EXPECT_EQ(w.found, g(0)) << "it did not come back";
-    while (busy->queue.pop() != nullptr) {}
-    give_up_processor(submitter);
-}
-
 // The look under the lock before the idle list. A goroutine and an idle processor were put aside, for want of a
 // sleeping machine, after this one had looked: it is the only one that can come for them.
 TEST_F(SchedulerSteps, AMachineThatIsAboutToSleepLooksOnceMoreForWhatWasPutAside) {

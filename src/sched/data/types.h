@@ -608,7 +608,7 @@ struct scheduler {
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
     alignas(platform::false_sharing_range) platform::atomic<std::int64_t> free_clock{0};  // waits.h
-    platform::atomic<std::uint32_t> retirers{0};     // retirer_state: machines at R2 and R3
+    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 (wake.h, J1). 0: none; 1: one; 2: it must repeat
                                                      // R2 and R3, for those that have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;

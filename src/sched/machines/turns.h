@@ -27,7 +27,7 @@
 namespace dunlin::inline v0_1::sched {
 
 // A hand-over to another processor that is awake costs 0.3 to 1 us, a wake 2.5 us to its waker.
-inline constexpr std::uint32_t short_turn_ns = 2'500;
+inline constexpr std::uint32_t short_turn_ns = 5'000;
 // Goroutines that compute no longer than this between two operations on channels talk: another processor would take
 // longer to fetch the channel's memory than they compute. Their turns count with a part of their length.
 inline constexpr std::int64_t talk_step_ns = 400;

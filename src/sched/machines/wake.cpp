@@ -9,22 +9,9 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// J2. False: no machine retires.
-static bool leave_to_retirer() noexcept {
-    platform::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
-    std::uint32_t before = retirers.load(std::memory_order_seq_cst);
-    while (before != retirer_state::none && before != retirer_state::must_come_back) {
-        if (retirers.compare_exchange_weak(before, retirer_state::must_come_back, std::memory_order_seq_cst)) {
-            return true;
-        }
-    }
-    return before != retirer_state::none;
-}
-
 void wake_one() noexcept {
     scheduler& s = the_scheduler;
     std::uint32_t word = s.idle_and_spinning.load(std::memory_order_seq_cst);
-    if (idle_count(word) == 0 || spinning_count(word) != 0 || leave_to_retirer()) return;
     do {  // W1
         if (idle_count(word) == 0 || spinning_count(word) != 0) return;
     } while (!s.idle_and_spinning.compare_exchange_weak(

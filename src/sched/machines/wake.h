@@ -27,10 +27,6 @@
 //                them once more, since its barrier may have begun before the R1 of the first. Or it has found something
 //                at R3: then it comes back and searches. Whatever that search finds, some machine then searches or
 //                retires after the R1 of the first.
-//            J2  A submitter that is about to wake a machine, and finds one at R2 or R3, asks that one to come back and
-//                search instead. It is awake, on a CPU that has nothing else to do; a sleeper would be woken for 10 to
-//                20 us of the submitter's time, and perhaps on the submitter's own CPU. The argument is that of J1,
-//                with the submitter's S1 in the place of the other's R1.
 //            R2 is left out when R1 has made the last processor idle. A submitter that does not hold the scheduler lock
 //            has a processor. That processor has since become idle under the lock, so what was submitted is visible. A
 //            plain thread's timers and waits for descriptors are counted by seq_cst stores; S3 and R3 (for descriptors:
@@ -88,11 +84,6 @@ inline constexpr std::uint32_t one_spinning = 1;
 
 inline std::uint32_t idle_count(std::uint32_t word) noexcept { return word >> 16; }
 inline std::uint32_t spinning_count(std::uint32_t word) noexcept { return word & 0xffff; }
-
-// J1 and J2.
-namespace retirer_state {
-enum : std::uint32_t { none, one, must_repeat, must_come_back };
-}
 
 // S2.
 inline void submit_barrier() noexcept { platform::light_barrier(); }

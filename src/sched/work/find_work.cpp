@@ -289,36 +289,23 @@ bool come_back(machine* m, bool to_search = true) noexcept {
     return true;
 }
 
-// J1: leaves both steps to another machine that is there (true), or announces this one.
-bool leave_to_other_retirer() noexcept {
-    using namespace retirer_state;
-    platform::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
-    std::uint32_t others = none;
-    while (!retirers.compare_exchange_weak(
-        others, others == none ? one : std::max<std::uint32_t>(others, must_repeat), std::memory_order_seq_cst)) {
-    }
-    return others != none;
-}
-
-// R2 and R3 (wake.h, J1 and J2). True: this machine has a processor again.
+// R2 and R3 (wake.h, J1). True: this machine has a processor again.
 bool search_again(machine* m) noexcept {
-    using namespace retirer_state;
     platform::atomic<std::uint32_t>& retirers = the_scheduler.retirers;
-    if (leave_to_other_retirer()) return false;
-    for (;;) {
-        retire_barrier();                                    // R2
-        if (work_anywhere()) break;                          // R3
-        std::uint32_t asked = retirers.load(std::memory_order_seq_cst);
-        while (asked != must_come_back &&
-               !retirers.compare_exchange_weak(asked, asked - 1, std::memory_order_seq_cst)) {
-        }
-        if (asked == must_come_back) break;                  // J2
-        if (asked == one) return false;
+    std::uint32_t others = 0;                                // J1
+    while (!retirers.compare_exchange_weak(others, others == 0 ? 1 : 2, std::memory_order_seq_cst)) {
     }
-    // Machines that have come to J1 since then, and submitters at J2, are served as well: from here on this machine
-    // searches, or no processor is idle.
-    retirers.store(none, std::memory_order_seq_cst);
-    return come_back(m);
+    if (others != 0) return false;
+    do {
+        retire_barrier();                                    // R2
+        if (work_anywhere()) {                               // R3
+            // Machines that have come to J1 since then are served as well: from here on this machine searches, or no
+            // processor is idle.
+            retirers.store(0, std::memory_order_seq_cst);
+            return come_back(m);
+        }
+    } while (retirers.fetch_sub(1, std::memory_order_seq_cst) != 1);
+    return false;
 }
 
 void collect_everywhere(machine* m) noexcept {
