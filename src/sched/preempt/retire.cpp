@@ -64,6 +64,7 @@ void condemn_machines() noexcept {
         const goroutine* g = m->current.load(std::memory_order_relaxed);
         if (m->condemned || g == nullptr) continue;
         // Queued in enter_slow(), and about to leave: the goroutine is frozen in its queue, and the machine serves on.
+        // That it is runnable was stored under this lock; else the machine would be lost to the next run().
         if (g->state.load(std::memory_order_acquire) == goroutine_state::runnable) continue;
         // One that has called exit() runs no goroutine any more.
         if (g->independent() && m != self) continue;
