@@ -68,11 +68,12 @@ static void tell_children() noexcept {
     if (pthread_atfork(nullptr, nullptr, told_in_child) == 0) done.store(true, std::memory_order_release);
 }
 
-[[gnu::noinline]] static void start_for_the_first_time() {
+// False: another thread has just done it.
+[[gnu::noinline]] static bool start_for_the_first_time() {
     tell_children();
     std::unique_lock guard(api::start_lock);
     scheduler& s = the_scheduler;
-    if (s.started.load(std::memory_order_acquire)) return;
+    if (s.started.load(std::memory_order_acquire)) return false;
     platform::be_the_one_that_works();
     api::check_barriers_setting();
     platform::set_stoppable(sched::may_be_stopped_here);
@@ -93,15 +94,17 @@ static void tell_children() noexcept {
     set_max_procs(api::default_max_procs());
     set_default_stack_class(api::default_stack_class());
     observe::read_debug_settings();
+    sched::make_first_machines(2);
     std::atexit(api::stop_at_exit);
     s.started.store(true, std::memory_order_release);
     guard.unlock();
     if (hooks.started != nullptr) hooks.started();
+    return true;
 }
 
-void start_runtime() {
+bool start_runtime() {
     platform::check_usable();
-    if (DUNLIN_UNLIKELY(!the_scheduler.started.load(std::memory_order_acquire))) start_for_the_first_time();
+    return DUNLIN_UNLIKELY(!the_scheduler.started.load(std::memory_order_acquire)) && start_for_the_first_time();
 }
 
 }  // namespace sched

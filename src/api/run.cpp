@@ -27,6 +27,7 @@
 #include "sched/goroutines/thread_stack.h"
 #include "sched/machines/deadlock.h"
 #include "sched/machines/processor.h"
+#include "sched/monitor/thread_maker.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/preempt/retire.h"
 
@@ -153,7 +154,7 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
     if (options.stack_size != 0) api::check_stack_size("dunlin::run", options.stack_size);
     const std::size_t main_stack = options.main_stack_size != 0 ? options.main_stack_size : std::size_t{8} << 20;
     api::check_stack_size("dunlin::run (main_stack_size)", main_stack);
-    sched::start_runtime();
+    const bool starts = sched::start_runtime();
     api::arm_stopper();
     sched::scheduler& s = sched::the_scheduler;
     {
@@ -179,6 +180,9 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
         s.lock.unlock();
         sched::start_goroutine(g);
     }
+    // While the main goroutine begins. A later run() may be called by a thread whose affinity is its own: a new thread
+    // would copy it.
+    if (starts) sched::make_first_machines(4);
     while (api::main_done.load(std::memory_order_acquire) == 0) platform::futex_wait(api::main_done, 0);
     wait_for_leftovers(options);
     if (options.report_leaks) observe::report_leaks();

@@ -6,6 +6,7 @@
 
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/simulated.h"
 #include "platform/text.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
@@ -30,6 +31,20 @@ std::size_t waiting_goroutines() noexcept {
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) waiting += s.processor_at(i)->queue.size();
     return waiting;
+}
+
+// Are there enough machines on the way? They are if each goroutine that waits would have one. While there are no more
+// machines than processors, so that no call can hold more threads than there are for goroutines that run, each idle
+// processor is enough: at the start of a program, threads that have nothing to do would only delay the first ones.
+bool enough_on_their_way() noexcept {
+    const scheduler& s = the_scheduler;
+    std::size_t needed = waiting_goroutines();
+    if (needed == 0) return false;
+    if (s.machine_count.load(std::memory_order_relaxed) <= s.max_procs.load(std::memory_order_relaxed)) {
+        const std::size_t idle = idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst));
+        needed = std::clamp<std::size_t>(idle, 1, needed);
+    }
+    return spare_machines() >= needed;
 }
 
 // Makes one machine for the requester, and more if many goroutines wait: at most as many as there are already, and only
@@ -122,8 +137,7 @@ void maker_main(void*) {
         }
         // A machine that has yet to look finds the processor that was made idle for this request
         // (look_for_a_processor), and wakes the next machine if more goroutines wait (F2 of wake.h).
-        const std::size_t waiting = waiting_goroutines();
-        if (waiting != 0 && spare_machines() >= waiting &&
+        if (enough_on_their_way() &&
             the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) {
             continue;
         }
@@ -145,6 +159,14 @@ bool start_thread_maker() noexcept {
     if (platform::start_thread<maker_thread>(nullptr) == 0) return true;
     maker_bell.threads.store(0);
     return false;
+}
+
+void make_first_machines(std::uint32_t at_most) noexcept {
+    if (platform::simulation_here() != nullptr) return;  // its cases are about the threads that are made later
+    const std::uint32_t procs = the_scheduler.max_procs.load(std::memory_order_relaxed);
+    const std::uint32_t count = procs == 1 ? 1 : std::min(2 * procs, at_most);
+    while (the_scheduler.machine_count.load(std::memory_order_relaxed) < count && make_spare_machine(false)) {
+    }
 }
 
 }  // namespace dunlin::sched

@@ -14,4 +14,11 @@ namespace dunlin::inline v0_1::sched {
 // Called once, at the start; false if no thread can be had for it.
 bool start_thread_maker() noexcept;
 
+// Called by a thread that starts the runtime or a run(): makes machines before there is work for them, until there are
+// `at_most`, or two for each processor; only one if there is one processor. Later the thread maker makes those that
+// lack. While it makes one it keeps a CPU busy, so the kernel places the new thread behind the goroutine that computes
+// on the other CPU, for a tick; a machine that sleeps is woken on the idle CPU
+// (docs/decisions/066-the-first-machines.md).
+void make_first_machines(std::uint32_t at_most) noexcept;
+
 }  // namespace dunlin::sched
