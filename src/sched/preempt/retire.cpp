@@ -63,9 +63,11 @@ void condemn_machines() noexcept {
         // Machines on the scheduler's stack run no goroutine, and serve the next run().
         const goroutine* g = m->current.load(std::memory_order_relaxed);
         if (m->condemned || g == nullptr) continue;
-        // Queued in enter_slow(), and about to leave: the goroutine is frozen in its queue, and the machine serves on.
-        // That it is runnable was stored under this lock; else the machine would be lost to the next run().
-        if (g->state.load(std::memory_order_acquire) == goroutine_state::runnable) continue;
+        // Queued in enter_slow(), and about to leave: the goroutine is frozen in its queue, and the machine serves on;
+        // else it would be lost to the next run(). That the goroutine is runnable was stored under this lock. It is
+        // frozen already if the machine has not left since the end of an earlier run().
+        const goroutine_state state = g->state.load(std::memory_order_acquire);
+        if (state == goroutine_state::runnable || state == goroutine_state::frozen) continue;
         // One that has called exit() runs no goroutine any more.
         if (g->independent() && m != self) continue;
         m->condemned = true;
