@@ -171,6 +171,7 @@ result in_process_of_its_own(const std::function<result()>& f) {
         l.put(r.story);
         l.put(r.choices);
         l.put(r.executions);
+        l.put(r.complete);
         l.put(r.given_up);
         l.put(r.steps);
         l.put(r.hash);
@@ -182,6 +183,7 @@ result in_process_of_its_own(const std::function<result()>& f) {
     l.get(r.story);
     l.get(r.choices);
     l.get(r.executions);
+    l.get(r.complete);
     l.get(r.given_up);
     l.get(r.steps);
     l.get(r.hash);

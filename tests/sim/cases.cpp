@@ -18,6 +18,8 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
+#include "sim/forked.h"
+
 namespace dunlin::inline v0_1::sim_cases {
 
 std::vector<protocol_case>& all() {
@@ -149,7 +151,8 @@ bool run(const arguments& a, const protocol_case& c, sim::options o) {
     o.seed = a.seed;
     o.tells = !a.first;
     const auto begin = std::chrono::steady_clock::now();
-    const sim::result r = sim::explore(o, c.build);
+    // A case leaves its marks on the scheduler's globals, and the next one must find them as at the start of a program.
+    const sim::result r = sim::in_process_of_its_own([&] { return sim::explore(o, c.build); });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const char* const model = models[static_cast<int>(o.model)];
     if (!a.quiet || !r.holds()) {
