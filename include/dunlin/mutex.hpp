@@ -20,6 +20,7 @@ namespace dunlin::inline v0_1 {
 namespace park {
 struct lot_node;
 class lot_bucket;
+class waiter;
 }  // namespace park
 namespace platform {
 class text_writer;
@@ -114,6 +115,8 @@ private:
     detail::wait_outcome lock_limited(const detail::wait_limit& limit, const std::source_location& where);
     detail::wait_outcome lock_slow(const detail::wait_limit* limit, const std::source_location& where);
     void unlock_watched() noexcept;
+    void wait_on_thread(park::waiter& w) const noexcept;
+    bool report_lost_holder() const noexcept;
     [[noreturn]] void report_recursion() const noexcept;
     void print_holder(platform::text_writer& out) const noexcept;
     static void look_for_waiters(const void* address) noexcept;

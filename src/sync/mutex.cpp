@@ -50,6 +50,7 @@
 #include "platform/simulated.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
+#include "sched/data/descriptors.h"
 #include "sched/data/steering.h"
 #include "sched/machines/handshake.h"
 #include "sched/preempt/crash.h"
@@ -264,6 +265,38 @@ bool mutex::spin() noexcept {
     return false;
 }
 
+// A plain thread has waited for long. True, and reported: the mutex is held by a goroutine that was left behind by its
+// run(), and goes no further.
+bool mutex::report_lost_holder() const noexcept {
+    const std::uint64_t owner = detail::mutex_holder::goroutine(this);
+    const sched::goroutine* lost = nullptr;
+    if (owner != 0) {
+        sched::for_each_descriptor([&](const sched::goroutine& g) {
+            // Acquire pairs with the release of the store of `frozen`: nothing of g changes after that.
+            if (g.state.load(std::memory_order_acquire) == sched::goroutine_state::frozen && g.id == owner) lost = &g;
+        });
+    }
+    if (lost == nullptr) return false;
+    platform::text_writer out(2);
+    out << "dunlin: a thread waits for the mutex at " << static_cast<const void*>(this) << ", which ";
+    sched::print_identity(out, lost);
+    out << " held when its run() returned\n    created at ";
+    sched::print_where(out, lost->created_at);
+    out << "\n    it stays locked. What to do: have run() wait for what is left (run_options::at_end), or end goroutines "
+           "before main returns\n";
+    return true;
+}
+
+// The plain thread's half of wait_in_lot(), without a limit.
+void mutex::wait_on_thread(park::waiter& w) const noexcept {
+    std::int64_t patience_ns = 1'000'000'000;
+    do {
+        if (w.wait_on_thread_until(platform::now_ns() + patience_ns)) return;
+        patience_ns *= 2;
+    } while (!report_lost_holder());
+    w.wait();
+}
+
 [[gnu::noinline]] wait_outcome mutex::lock_slow(const detail::wait_limit* limit, const std::source_location& where) {
     if (limit == nullptr) detail::pass_simulation();  // lock_limited() has called it
     const std::uint64_t me = caller();
@@ -297,7 +330,12 @@ bool mutex::spin() noexcept {
         w.prepare(sched::wait_reason::mutex_lock, where);
         was_woken ? b.push_front(&n) : b.push_back(&n);            // L6
         b.lock.unlock();
-        const wait_outcome outcome = detail::wait_in_lot(b, n, w, limit);
+        wait_outcome outcome = wait_outcome::ok;
+        if (limit == nullptr && w.goroutine() == nullptr) {
+            wait_on_thread(w);
+        } else {
+            outcome = detail::wait_in_lot(b, n, w, limit);
+        }
         if (outcome != wait_outcome::ok || n.granted) return outcome;  // L7
         if (take_as_woken(false)) {
             note_owner(me);

@@ -414,6 +414,24 @@ int holder_that_calls() {
     return 1;
 }
 
+// The same with a mutex of the library's: computing or parked, the holder is lost with it.
+template <bool Computes>
+int holder_of_a_mutex_of_ours() {
+    static dunlin::mutex ours;
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::go({.name = "holder"}, [] {
+            const std::lock_guard guard(ours);
+            is_held = true;
+            while (Computes) {}
+            dunlin::sleep_for(1h);
+        });
+        while (!is_held) dunlin::sleep_for(1ms);
+    });
+    alarm(4);
+    const std::lock_guard guard(ours);
+    return 1;
+}
+
 constexpr support::scenario all[] = {
     {"nothing", nothing},
     {"spin", main_returns<spins, 3>},
@@ -446,6 +464,8 @@ constexpr support::scenario all[] = {
     {"exit_by_a_thread_beside_a_holder", exit_beside_a_holder<false>},
     {"thread_beside_a_holder", thread_beside_a_holder},
     {"holder_that_calls", holder_that_calls},
+    {"computing_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<true>},
+    {"waiting_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<false>},
     {"leak_report", leak_report},
     {"leak_report_of_none", leak_report_of_none},
     {"lost_report", lost_report},

@@ -78,6 +78,15 @@ TEST(LeftHolder, IsNamedWhenItCannotGoOn) {
     EXPECT_NE(r.err.find("it stays locked"), std::string::npos) << r;
 }
 
+TEST(LeftHolder, OfAMutexOfOursIsNamed) {
+    for (const char* scenario : {"computing_holder_of_a_mutex_of_ours", "waiting_holder_of_a_mutex_of_ours"}) {
+        const auto r = leave(scenario);
+        EXPECT_EQ(r.signal, SIGALRM) << r;
+        EXPECT_NE(r.err.find("dunlin: a thread waits for the mutex at "), std::string::npos) << r;
+        EXPECT_NE(r.err.find("\"holder\" held when its run() returned\n    created at exit.cpp:"), std::string::npos) << r;
+    }
+}
+
 class StaticDestructors : public testing::Test {};
 
 TEST_F(StaticDestructors, MayUseTheRuntimeAfterRun) {
