@@ -99,7 +99,7 @@ public:
     context_node(kind k, chan_handle parent) noexcept;
 
     void join_parent() noexcept;
-    // `cause` null: made from `err`. Nothing happens if it is done already.
+    // `cause` null: `err` is the cause (cause_of_node()). Nothing happens if it is done already.
     void cancel(errc err, std::exception_ptr cause) noexcept;
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
@@ -130,7 +130,7 @@ public:
     const deadline& valid_deadline() const noexcept;
     std::exception_ptr deadline_cause;     // constant
     platform::atomic<int> err{0};               // lock to write: an errc. Release publishes `cause`
-    std::exception_ptr cause;              // lock to write, before err
+    std::exception_ptr cause;              // lock to write, before err; null: none was given
 
 private:
     using registrations = std::vector<std::shared_ptr<cancel_registration>>;
