@@ -247,7 +247,7 @@ TEST_P(AfterFunc, StopSaysTrueExactlyWhenItNeverRuns) {
 }
 
 // Several that stop the same: one of them, or the run.
-TEST_P(AfterFunc, OfSeveralWhoStopItOneIsToldTrue) {
+TEST_P(AfterFunc, OfSeveralStopsOneSaysTrue) {
     run([] {
         for (int i = 0; i < support::rounds(2000); ++i) {
             std::atomic<int> runs{0}, stops{0};

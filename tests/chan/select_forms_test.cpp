@@ -361,7 +361,7 @@ TEST_P(ThrowingElements, AValueThatCannotBeReceivedNowComesFirstLater) {
 }
 
 // Another waits by the time that the copy fails: it gets the value at once.
-TEST_P(ThrowingElements, AValueThatComesBackGoesToWhoeverWaits) {
+TEST_P(ThrowingElements, AValueThatComesBackGoesToAWaitingReceiver) {
     const all_destroyed at_end;
     run([] {
         for (const bool by_select : {false, true}) {

@@ -60,7 +60,7 @@ TEST_P(Timer, StopOfAPendingOneSaysTrueOnce) {
     });
 }
 
-TEST_P(Timer, AValueThatNobodyHasReceivedIsPendingStill) {
+TEST_P(Timer, AValueThatWasNotReceivedIsPendingStill) {
     run([] {
         for (const bool looked_at : {false, true}) {
             timer t(1ns);
@@ -394,7 +394,7 @@ TEST_P(Timer, TickerResetTakesEffectAtOnce) {
 
 // ---- who waits ------------------------------------------------------------------------------------------------------
 
-TEST_P(Timer, OfManyWhoWaitOneGetsTheValue) {
+TEST_P(Timer, OfManyWaitersOneGetsTheValue) {
     run([] {
         timer t(1h);
         const times c = t.channel();
@@ -428,7 +428,7 @@ TEST_P(Timer, OfManyWhoWaitOneGetsTheValue) {
     });
 }
 
-TEST_P(Timer, EachOfManyWhoWaitForATickerGetsATick) {
+TEST_P(Timer, EachOfManyWaitersForATickerGetsATick) {
     run([] {
         ticker k(50us);
         const times c = k.channel();
@@ -447,7 +447,7 @@ TEST_P(Timer, EachOfManyWhoWaitForATickerGetsATick) {
     });
 }
 
-TEST_P(Timer, ThoseWhoWaitFollowItsResets) {
+TEST_P(Timer, WaitersFollowItsResets) {
     run([] {
         timer t(1h);
         const times c = t.channel();
@@ -478,7 +478,7 @@ TEST_P(Timer, ThoseWhoWaitFollowItsResets) {
 // ---- races ----------------------------------------------------------------------------------------------------------
 
 // stop() says true, or a receiver gets the value: one of the two, always.
-TEST_P(Timer, StopSaysTrueExactlyWhenNobodyReceives) {
+TEST_P(Timer, StopSaysTrueExactlyWhenNoReceiverGetsTheValue) {
     run([] {
         int stopped = 0, received = 0;
         for (int i = 0; i < support::rounds(10'000); ++i) {

@@ -41,7 +41,7 @@ TEST_F(Deadlock, ReportListsEveryGoroutineWithItsWaitReasonAndPlace) {
 TEST_F(Deadlock, OfTwoThatWaitForEachOther) {
     expect_report(deadlock("two_wait_for_each_other"), {"[sync.WaitGroup.Wait"});
 }
-TEST_F(Deadlock, OfLocksSaysWhoHoldsThem) {
+TEST_F(Deadlock, OfLocksNamesTheirHolders) {
     const auto r = deadlock("locks_in_two_orders");
     expect_report(r, {"[sync.Mutex.Lock"});
     EXPECT_EQ(count(r.err, ", which goroutine "), 2u) << r;

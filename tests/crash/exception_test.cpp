@@ -116,12 +116,12 @@ unsigned long times_of(const std::string& function, const support::child_result&
     return std::regex_search(r.err, found, line) ? std::stoul(found[1]) : 0;
 }
 
-TEST_F(Overflow, SaysWhoRecurses) {
+TEST_F(Overflow, NamesTheFunctionThatRecurses) {
     EXPECT_GT(times_of("recurse", overflow("overflow")), 500u);
     EXPECT_GT(times_of("recurse", overflow("overflow_of_main")), 20'000u);
 }
 
-TEST_F(Overflow, SaysWhoRecursesInTurns) {
+TEST_F(Overflow, NamesTheFunctionsThatRecurseInTurns) {
     const auto r = overflow("overflow_by_two");
     const auto even = times_of("even", r), odd = times_of("odd", r);
     EXPECT_GT(even, 300u) << r;

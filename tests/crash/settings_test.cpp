@@ -150,7 +150,7 @@ TEST_F(Settings, SchedtracePrintsALineEveryPeriod) {
     EXPECT_LE(matched, last / 100 + 2) << r;  // as many as there were periods; the child may be slow to end
 }
 
-TEST_F(Settings, SchedtraceGoesOnWhileEverybodySleeps) {
+TEST_F(Settings, SchedtraceGoesOnWhileAllGoroutinesSleep) {
     const auto r = start_traced({{"DUNLIN_DEBUG", "schedtrace=100"}}, "idle_for_a_second");
     EXPECT_GE(split(r.err).size(), 8u) << r;
 }

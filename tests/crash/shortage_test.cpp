@@ -74,7 +74,7 @@ TEST_F(Shortage, OfMemoryForAStackOfItsOwnSizeIsABadAlloc) {
     EXPECT_EQ(r.out, "bad_alloc\nbad_alloc\nbad_alloc\n5\n") << r;
 }
 
-TEST_F(Shortage, OfMemoryForDescriptorsIsABadAllocAndNobodyIsLost) {
+TEST_F(Shortage, OfMemoryForDescriptorsIsABadAllocAndNoGoroutineIsLost) {
     if (support::sanitized) GTEST_SKIP() << "sanitizers need address space without limits";
     const auto r = shortage("no_memory_for_descriptors");
     EXPECT_EQ(r.status, 0) << r;

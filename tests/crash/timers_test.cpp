@@ -43,31 +43,29 @@ TEST_F(TimersAndDeadlock, AFunctionThatIsStoppedLaterIsNone) {
     expect_deadlock("function_stopped_later", "goroutine 1 [chan receive");
 }
 
-TEST_F(TimersAndDeadlock, ATimerThatSomebodyWaitsForIsAReasonToWait) { expect_end("waits_for_timer", "received"); }
+TEST_F(TimersAndDeadlock, ATimerWithAWaiterIsAReasonToWait) { expect_end("waits_for_timer", "received"); }
 TEST_F(TimersAndDeadlock, AStoppedTimerIsNone) {
     expect_deadlock("waits_for_stopped_timer", "goroutine 1 [chan receive");
 }
-TEST_F(TimersAndDeadlock, ATimerThatIsStoppedUnderWhoWaitsIsNone) {
+TEST_F(TimersAndDeadlock, ATimerThatIsStoppedUnderItsWaiterIsNone) {
     expect_deadlock("stopped_under_who_waits", "goroutine 1 [chan receive");
 }
 TEST_F(TimersAndDeadlock, AStoppedTickerIsNone) { expect_deadlock("waits_for_stopped_ticker", "goroutine 1 [select"); }
 TEST_F(TimersAndDeadlock, ATimerWhoseValueWasReceivedIsNone) {
     expect_deadlock("receives_twice", "goroutine 1 [chan receive");
 }
-TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAreNone) {
-    expect_deadlock("nobody_waits", "goroutine 1 [chan receive");
-}
-TEST_F(TimersAndDeadlock, TimersThatNobodyWaitsForAnyMoreAreNone) {
+TEST_F(TimersAndDeadlock, TimersWithoutAWaiterAreNone) { expect_deadlock("nobody_waits", "goroutine 1 [chan receive"); }
+TEST_F(TimersAndDeadlock, TimersWhoseWaitersHaveGivenUpAreNone) {
     expect_deadlock("nobody_waits_any_more", "goroutine 1 [chan receive");
 }
-TEST_F(TimersAndDeadlock, ATimerThatIsDroppedUnderWhoWaitsIsNone) {
+TEST_F(TimersAndDeadlock, ATimerThatIsDroppedUnderItsWaiterIsNone) {
     expect_deadlock("dropped_under_who_waits", "[chan receive");
 }
 
 TEST_F(TimersAndDeadlock, AFunctionOfAnEarlierRunIsNone) {
     expect_deadlock("function_of_an_earlier_run", "[chan receive");
 }
-TEST_F(TimersAndDeadlock, ATimerForWhichSomebodyWaitedInAnEarlierRunServesThisOne) {
+TEST_F(TimersAndDeadlock, ATimerThatHadAWaiterInAnEarlierRunServesThisOne) {
     expect_end("waited_for_again", "received");
 }
 

@@ -78,7 +78,7 @@ TEST_P(Pipe, ConnectsAGoroutineAndAThread) {
     });
 }
 
-TEST_P(Pipe, NobodyReads) {
+TEST_P(Pipe, AWriteWithoutAReaderFails) {
     run([] {
         auto [r, w] = dunlin::fs::pipe();
         r.close();

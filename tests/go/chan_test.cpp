@@ -436,7 +436,7 @@ TEST_P(GoChan, CloseWakesEveryReceiver) {
 }
 
 // CHN-06, go1.24 src/runtime/chan.go closechan
-TEST_P(GoChan, CloseWakesEverySenderWhoKeepsItsValue) {
+TEST_P(GoChan, CloseWakesEverySenderAndEachKeepsItsValue) {
     run([] {
         for (int round = 0; round < support::rounds(100); ++round) {
             constexpr int n = 100;

@@ -178,7 +178,7 @@ TEST_F(GoPreempt, TwoThatComputeShareOneProcessorInSlicesOfTenMilliseconds) {
 }
 
 // Many loops on few processors: each gets on.
-TEST_P(GoPreemptP, NobodyStarvesAmongManyThatCompute) {
+TEST_P(GoPreemptP, NoGoroutineStarvesAmongManyThatCompute) {
     run([this] {
         const std::size_t n = procs() + 3;
         std::vector<std::atomic<std::uint64_t>> work(n);
@@ -252,7 +252,7 @@ TEST_P(GoPreemptP, HoldersOfASpinLockAreStoppedAndItGoesRound) {
 // ---- no_preempt -----------------------------------------------------------------------------------------------------
 
 // PRE-07 no preemption while locked
-TEST_F(GoPreempt, NobodyElseRunsInANoPreemptScopeAndTheyRunAtItsEnd) {
+TEST_F(GoPreempt, OtherGoroutinesRunAtTheEndOfANoPreemptScopeAndNotInIt) {
     dunlin::run({.max_procs = 1}, [] {
         std::atomic<bool> over{false};
         std::atomic<long> others{0}, wakings{0};

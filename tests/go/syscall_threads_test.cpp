@@ -29,7 +29,7 @@ long microseconds_between(timespec a, timespec b) {
 
 class GoSyscallThreads : public support::runtime_test {};
 
-TEST_F(GoSyscallThreads, ThreadsAreGivenBackWhenNobodyNeedsThem) {
+TEST_F(GoSyscallThreads, ThreadsThatAreNotNeededAreGivenBack) {
     dunlin::run({.max_procs = 2}, [] {
         const auto ended_before = hand_offs().threads_ended;
         constexpr int n = support::sanitized ? 50 : 200;
@@ -137,7 +137,7 @@ TEST_F(GoSyscallThreads, ShortCallsWithoutEndGiveWayAfterTheirTurn) {
     });
 }
 
-TEST_F(GoSyscallThreads, WhoWaitsForAThreadHasOneWhenThereAreThreadsAgain) {
+TEST_F(GoSyscallThreads, AGoroutineThatWaitsForAThreadHasOneWhenThereAreThreadsAgain) {
     if (support::sanitized) GTEST_SKIP() << "sanitizers need address space";
     const auto r = support::run_child("hand_off", {"threads_come_back"});
     if (r.status == 77) GTEST_SKIP() << "address space cannot be limited";

@@ -262,7 +262,7 @@ testing::AssertionResult fails(const config& c, const char* how) { return breaks
 const std::vector<party> two = {{.processor = 1, .rounds = 2}, {.processor = 2, .rounds = 1}};
 const std::vector<party> with_thread = {{.processor = 1, .rounds = 2}, {.rounds = 1}};
 
-TEST(BiasedLockModel, OneOwnerAtATimeAndNobodyWaitsForEver) {
+TEST(BiasedLockModel, OneOwnerAtATimeAndNoThreadWaitsForEver) {
     for (const memory mem : every_memory) {
         for (const bool symmetric : {false, true}) {
             EXPECT_TRUE(is_a_lock({.parties = {{.processor = 1, .rounds = 5}, {.processor = 2, .rounds = 5}},
@@ -294,7 +294,7 @@ TEST(BiasedLockModel, TheProcessorMayGoToAnotherMachineBetweenTwoSections) {
     }
 }
 
-TEST(BiasedLockModel, SeveralAtOnceInTheOrderInWhichEverybodyTakesThem) {
+TEST(BiasedLockModel, SeveralAtOnceInTheOrderInWhichEveryThreadTakesThem) {
     const party both = {.processor = 1, .rounds = 3, .first = 0, .last = 1};
     for (const memory mem : every_memory) {
         for (const unsigned biased_to : {0u, 1u, 2u}) {
@@ -345,7 +345,7 @@ TEST(BiasedLockModel, WithoutTheSecondLookB3BothGoIn) {
     }
 }
 
-TEST(BiasedLockModel, WhoDoesNotWaitR4ForTheEndOfTheSectionGoesIntoIt) {
+TEST(BiasedLockModel, ATakerThatDoesNotWaitR4ForTheEndOfTheSectionGoesIntoIt) {
     for (const auto& parties : {two, with_thread}) {
         EXPECT_TRUE(
             fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .without = {"R4"}}, two_owners));
@@ -353,7 +353,7 @@ TEST(BiasedLockModel, WhoDoesNotWaitR4ForTheEndOfTheSectionGoesIntoIt) {
     }
 }
 
-TEST(BiasedLockModel, WhoLooksB3BeforeItSaysThatItIsInsideB1IsNotSeen) {
+TEST(BiasedLockModel, AMachineThatLooksB3BeforeItSaysThatItIsInsideB1IsNotSeen) {
     for (const auto& parties : {two, with_thread}) {
         EXPECT_TRUE(
             fails({.parties = parties, .mem = memory::sequential, .biased_to = 1, .late_section = true}, two_owners));
@@ -361,11 +361,11 @@ TEST(BiasedLockModel, WhoLooksB3BeforeItSaysThatItIsInsideB1IsNotSeen) {
     }
 }
 
-TEST(BiasedLockModel, WhoDoesNotSayB1ThatItIsInsideIsNotSeen) {
+TEST(BiasedLockModel, AMachineThatDoesNotSayB1ThatItIsInsideIsNotSeen) {
     EXPECT_TRUE(fails({.parties = two, .mem = memory::sequential, .biased_to = 1, .without = {"B1"}}, two_owners));
 }
 
-TEST(BiasedLockModel, TheBiasEndsR2BeforeAnybodyLooksForTheSection) {
+TEST(BiasedLockModel, TheBiasEndsR2BeforeTheTakerLooksForTheSection) {
     EXPECT_TRUE(fails({.parties = two, .mem = memory::sequential, .biased_to = 1, .without = {"R2"}}, two_owners));
     EXPECT_TRUE(fails({.parties = two, .mem = memory::sequential, .biased_to = 1, .late_bias_end = true}, two_owners));
     EXPECT_TRUE(fails({.parties = two, .biased_to = 1, .late_bias_end = true}, two_owners));

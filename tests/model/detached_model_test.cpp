@@ -520,7 +520,7 @@ private:
 testing::AssertionResult keeps(const config& c) { return holds(detached_model(c).model); }
 testing::AssertionResult breaks_with(const config& c, const char* how) { return breaks(detached_model(c).model, how); }
 
-TEST(StrayModel, EveryProcessorIsUsedByOneThreadAndNobodyStandsStillWithoutNeed) {
+TEST(StrayModel, EveryProcessorIsUsedByOneThreadAndNoMachineStandsStillWithoutNeed) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         EXPECT_TRUE(keeps({.mem = mem}));
         EXPECT_TRUE(keeps({.calls = 1, .signals = 2, .mem = mem}));
@@ -548,7 +548,7 @@ TEST(StrayModel, AMachineThatFindsNoneMustHoldTheLockOfTheOneItWasGivenLast) {
     EXPECT_TRUE(breaks_with({.mem = memory::sequential, .compares_null = false}, preempted_owner));
 }
 
-TEST(StrayModel, WhoGivesAProcessorSaysWhichBeforeAThiefCanTakeIt) {
+TEST(StrayModel, TheGiverOfAProcessorSaysWhichBeforeAThiefCanTakeIt) {
     EXPECT_TRUE(
         breaks_with({.takes = 1, .thief = true, .mem = memory::sequential, .last_p_first = false}, two_processors));
 }
@@ -583,7 +583,7 @@ TEST(StrayModel, WithoutTheSecondLookUnderTheLockAMachineGetsTwoProcessors) {
 }
 
 // A goroutine is preempted after one has looked for that, and before its processor is idle.
-TEST(StrayModel, WhoeverMakesAProcessorIdleLooksForThePreempted) {
+TEST(StrayModel, TheThreadThatMakesAProcessorIdleLooksForThePreempted) {
     EXPECT_TRUE(
         breaks_with({.calls = 0, .p1_away = true, .mem = memory::sequential, .hand_on_looks = false}, stands_still));
     EXPECT_TRUE(

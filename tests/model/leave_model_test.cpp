@@ -168,7 +168,7 @@ public:
 testing::AssertionResult leaves_safely(const config& c) { return holds(leave_model(c).model); }
 testing::AssertionResult fails(const config& c, const char* how) { return breaks(leave_model(c).model, how); }
 
-TEST(LeaveModel, NoGoroutineIsExecutedBeforeItIsSavedAndNobodyWaitsForEver) {
+TEST(LeaveModel, NoGoroutineIsExecutedBeforeItIsSavedAndNoMachineWaitsForEver) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         EXPECT_TRUE(leaves_safely({.goroutines = 2, .departures = 3, .mem = mem}));
         EXPECT_TRUE(leaves_safely({.goroutines = 3, .departures = 2, .mem = mem}));

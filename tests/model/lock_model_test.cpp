@@ -186,7 +186,7 @@ TEST(LockModel, OneOwnerAtATimeAndNoSleeperIsForgotten) {
     EXPECT_TRUE(is_a_lock({.threads = 3, .mem = memory::tso}));
 }
 
-TEST(LockModel, ASleepWithAnEndNeedsNoBarrierAndNobodyElseIsForgottenForIt) {
+TEST(LockModel, ASleepWithAnEndNeedsNoBarrierAndNoOtherSleeperIsForgottenForIt) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         for (const bool symmetric : {false, true}) {
             EXPECT_TRUE(

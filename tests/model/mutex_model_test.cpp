@@ -232,7 +232,7 @@ public:
 testing::AssertionResult is_a_mutex(const config& c) { return holds(mutex_model(c).model); }
 testing::AssertionResult fails(const config& c, const char* how) { return breaks(mutex_model(c).model, how); }
 
-TEST(MutexModel, OneOwnerAtATimeAndNobodyIsForgotten) {
+TEST(MutexModel, OneOwnerAtATimeAndNoWaiterIsForgotten) {
     for (const memory mem : {memory::sequential, memory::tso, memory::weak}) {
         for (const bool symmetric : {false, true}) {
             EXPECT_TRUE(is_a_mutex({.threads = 2, .rounds = 2, .mem = mem, .symmetric = symmetric}));
@@ -254,11 +254,11 @@ TEST(MutexModel, WithoutTheLookAfterTheUnlockU4AWaiterIsForgotten) {
 }
 
 // The woken waiter may have looked for the last time in between.
-TEST(MutexModel, ThatSomebodyIsWokenMustBeTrueInTheSameStepAsTheReleaseU6) {
+TEST(MutexModel, ThatAWaiterIsWokenMustBeTrueInTheSameStepAsTheReleaseU6) {
     EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .plain_u6 = true}, forgotten));
 }
 
-TEST(MutexModel, WatchedIsNotClearedWhileSomebodyQueues) {
+TEST(MutexModel, WatchedIsNotClearedWhileAWaiterQueues) {
     EXPECT_TRUE(fails({.threads = 3, .rounds = 2, .clears_always = true}, forgotten));
 }
 

@@ -548,7 +548,7 @@ TEST(WakeModel, WithoutMembarrierJoiningIsFenceEnough) {
 }
 
 // The submitter's processor is in use, its store not yet visible.
-TEST(WakeModel, WhoLeavesTheBarrierOutAlthoughAProcessorIsInUseLosesAWakeUp) {
+TEST(WakeModel, ARetirerThatLeavesTheBarrierOutAlthoughAProcessorIsInUseLosesAWakeUp) {
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .others_not_counted = 1}));
     EXPECT_TRUE(keeps_w1({.goroutines = 1, .mem = memory::sequential, .others_not_counted = 1}));
 }
@@ -572,7 +572,7 @@ TEST(WakeModel, AFailedWakeThatGivesItsCountBackAfterTheUnlockHidesASubmission) 
 }
 
 // The second submitter saw a machine search. That one has found the work of the first, and computes for ever.
-TEST(WakeModel, ASearcherThatFindsWorkAndWakesNobodyLeavesTheSecondSubmissionAlone) {
+TEST(WakeModel, ASearcherThatFindsWorkAndWakesNoMachineLeavesTheSecondSubmissionAlone) {
     EXPECT_TRUE(loses_a_wake_up({.goroutines = 2, .procs = 2, .without = {"F2"}}));
 }
 

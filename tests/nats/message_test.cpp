@@ -9,7 +9,7 @@ using support::code_of;
 using support::nats_servers;
 using nats_message = support::nats_test;
 
-TEST_F(nats_message, WhatIsPublishedReachesThoseWhoSubscribeWithItsHeaders) {
+TEST_F(nats_message, WhatIsPublishedReachesSubscribersWithItsHeaders) {
     nats_servers servers;
     dunlin::run([&] {
         auto cluster = nats::connect(servers.urls());

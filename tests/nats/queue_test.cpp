@@ -239,7 +239,7 @@ TEST_F(nats_queue, InFlightBoundsWhatAProcessHasTakenAndNothingIsFetchedWithoutA
 }
 
 // A receiver that has given up leaves no pull behind, which would bring jobs to where nobody waits for them.
-TEST_F(nats_queue, AConsumerInWhichNobodyWaitsTakesNothingFromOthers) {
+TEST_F(nats_queue, AConsumerInWhichNoReceiverWaitsTakesNothingFromOthers) {
     nats_servers servers;
     dunlin::run([&] {
         auto cluster = nats::connect(servers.urls());

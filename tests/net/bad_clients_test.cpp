@@ -76,7 +76,7 @@ protected:
 };
 EACH_P(BadClients);
 
-TEST_P(BadClients, HurtNobodyElseAndAreGivenUp) {
+TEST_P(BadClients, HurtNoOtherClientsAndAreGivenUp) {
     allow(60s);
     constexpr int bad = 40, good = 10;
     const int lines = support::rounds(500);

@@ -42,7 +42,7 @@ template <class Body>
 }
 
 // Nothing happens for a while; then a child process, unknown to the runtime, writes.
-TEST_F(NetDeadlock, IsNotConcludedWhileSomebodyWaitsForASocket) {
+TEST_F(NetDeadlock, IsNotConcludedWhileAGoroutineWaitsForASocket) {
     EXPECT_EXIT(in_run([] {
         int fd[2];
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0) std::_Exit(4);
@@ -56,7 +56,7 @@ TEST_F(NetDeadlock, IsNotConcludedWhileSomebodyWaitsForASocket) {
     }), testing::ExitedWithCode(0), "");
 }
 
-TEST_F(NetDeadlock, IsNotConcludedWhileSomebodySelects) {
+TEST_F(NetDeadlock, IsNotConcludedWhileAGoroutineSelects) {
     EXPECT_EXIT(in_run([] {
         int fd[2];
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0) std::_Exit(4);
@@ -69,7 +69,7 @@ TEST_F(NetDeadlock, IsNotConcludedWhileSomebodySelects) {
     }), testing::ExitedWithCode(0), "");
 }
 
-TEST_F(NetDeadlock, IsNotConcludedWhileSomebodyAccepts) {
+TEST_F(NetDeadlock, IsNotConcludedWhileAGoroutineAccepts) {
     EXPECT_EXIT(in_run([] {
         net::listener l = net::listen("tcp", "127.0.0.1:0");
         if (fork() == 0) {

@@ -220,7 +220,7 @@ TEST_P(Packet, WhatDidNotFitCanBeSeen) {
 
 // There is no reader. A sender that waits for room leaves when its deadline comes, its context is done, or the socket
 // is closed, however long it has waited.
-TEST_P(Packet, AQueueThatStaysFullKeepsNobody) {
+TEST_P(Packet, AQueueThatStaysFullKeepsNoSender) {
     run([] {
         net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());
         net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());

@@ -57,7 +57,7 @@ namespace net = dunlin::net;
 class Resolve : public support::runtime_test {};
 
 // As many look-ups as there may be at a time; the run ends, and the next one finds all places free.
-TEST_F(Resolve, LookUpsThatAnEndedRunHasLeftBehindTakeNobodysPlace) {
+TEST_F(Resolve, LookUpsThatAnEndedRunHasLeftBehindTakeNoPlaces) {
     constexpr int places = 64, waiting = 8;
     allow(60s);
     for (int round = 1; round <= 2; ++round) {
@@ -96,7 +96,7 @@ TEST_F(Resolve, ALookUpOutlivesTheContextOfItsCaller) {
 }
 
 // A name server that is dead.
-TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
+TEST_F(Resolve, LookUpsWithoutAWaiterStandInNoCallersWay) {
     allow(60s);
     dunlin::run({.max_procs = 2}, [] {
         // More than there are places, and all callers go away.
@@ -161,7 +161,7 @@ TEST_F(Resolve, LookUpsThatNobodyWaitsForStandInNobodysWay) {
 }
 
 // So many that are not waited for keep their threads; those beyond keep their places, and a caller is told in time.
-TEST_F(Resolve, ThreadsOfLookUpsThatNobodyWaitsForAreBounded) {
+TEST_F(Resolve, ThreadsOfLookUpsWithoutAWaiterAreBounded) {
     static constexpr int places = 64, unwanted = 192, waves = unwanted / places + 2;
     allow(60s);
     dead.let_go = 0;

@@ -222,7 +222,7 @@ TEST_P(SelectStream, InALoopAtBothEnds) {
     });
 }
 
-TEST_P(SelectStream, AListenerIsReadableWhenSomebodyCalls) {
+TEST_P(SelectStream, AListenerIsReadableWhenAClientCalls) {
     run([] {
         net::listener l = net::listen("tcp", "127.0.0.1:0");
         EXPECT_EQ(select(on_readable(l), otherwise()), 1u);

@@ -170,7 +170,7 @@ TEST_P(BiasedLockP, AnotherProcessorTakesTheBiasAway) {
     });
 }
 
-TEST_P(BiasedLockP, WhoTakesTheBiasAwayWaitsForTheEndOfTheSection) {
+TEST_P(BiasedLockP, TheTakerOfTheBiasWaitsForTheEndOfTheSection) {
     run([] {
         for (const unsigned place : {0u, 1u, max_sections - 1}) {
             biased_lock lock;
@@ -421,7 +421,7 @@ TEST_P(BiasedLockStress, WhileTheNumberOfProcessorsChanges) {
 }
 
 // Goroutines and threads come in bursts that are long enough for a bias, to one lock.
-TEST_P(BiasedLockStress, EverybodyComesInBurstsToOneLock) {
+TEST_P(BiasedLockStress, GoroutinesAndThreadsComeInBurstsToOneLock) {
     allow(60s);
     biased_lock lock;
     long count = 0;

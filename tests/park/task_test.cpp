@@ -80,7 +80,7 @@ TEST_P(Task, DestructorWaitsForTheGoroutine) {
     });
 }
 
-TEST_P(Task, DestructorDropsAnExceptionThatNobodyTook) {
+TEST_P(Task, DestructorDropsAnExceptionThatNoJoinerTook) {
     run([] {
         { dunlin::task<void> t = dunlin::spawn([] { throw 1; }); }
         {
@@ -124,7 +124,7 @@ TEST_P(Task, AssignmentWaitsForTheOneItReplaces) {
     });
 }
 
-TEST_P(Task, ResultsNobodyTookAreDestroyed) {
+TEST_P(Task, ResultsThatNoJoinerTookAreDestroyed) {
     run([] {
         std::weak_ptr<int> watch;
         {

@@ -117,7 +117,7 @@ TYPED_TEST(AnyLock, WaitingLeavesErrnoAlone) {
 }
 
 // The value says that the other is through; what it stood in goes at once.
-TEST(MortalLock, MayBeDestroyedByWhoeverHasJustHadIt) {
+TEST(MortalLock, MayBeDestroyedByItsLastHolderAtOnce) {
     struct guarded {
         destroyable_lock lock;
         bool ready = false;

@@ -149,7 +149,7 @@ TEST_P(Epoll, AnInterruptEndsTheNextWaitIfNoneIsUnderWay) {
     EXPECT_GE(now_ns(), deadline_ns) << "both were used up by one wait";
 }
 
-TEST_P(Epoll, WhoDoesNotWaitLeavesInterruptsAlone) {
+TEST_P(Epoll, ACallThatDoesNotWaitLeavesInterruptsAlone) {
     b.interrupt();
     for (int i = 0; i < 1000; ++i) EXPECT_EQ(what(0), 0u);
     EXPECT_EQ(what(0, backend::for_ever), 0u);

@@ -173,7 +173,7 @@ TEST_P(FdMutexOfDescriptor, TestMutexCloseUnblock) {
     });
 }
 
-TEST_P(FdMutexOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
+TEST_P(FdMutexOfDescriptor, ATurnIsHandedToTheOldestWaiter) {
     run([] {
         auto [a, b] = dunlin::net::stream_pair();
         fd_record* d = dunlin::io_access::of(a);
@@ -198,7 +198,7 @@ TEST_P(FdMutexOfDescriptor, ATurnIsHandedToWhoWaitsLongest) {
     });
 }
 
-TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
+TEST_P(FdMutexOfDescriptor, AWaiterThatGivesUpDoesNotGetTheTurn) {
     run([] {
         auto [a, b] = dunlin::net::stream_pair();
         fd_record* d = dunlin::io_access::of(a);
@@ -226,7 +226,7 @@ TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnDoesNotGetIt) {
 }
 
 // With one processor those that the context has let go are still in the queue when the close comes to it.
-TEST_P(FdMutexOfDescriptor, WhoGivesUpWaitingForATurnIsNotWokenByACloseToo) {
+TEST_P(FdMutexOfDescriptor, AWaiterThatGivesUpIsNotWokenByACloseToo) {
     run([] {
         for (int i = 0; i < support::rounds(100); ++i) {
             auto [a, b] = dunlin::net::stream_pair();

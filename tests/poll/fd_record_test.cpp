@@ -87,7 +87,7 @@ TEST_F(DescriptorOnce, AnEventOfAnEarlierUseIsIgnored) {
 
 // Numbers of descriptors and records are used again at once, while others still read from those of before: none reads
 // what is another's.
-TEST_P(Descriptor, NobodyReadsWhatIsAnothers) {
+TEST_P(Descriptor, NoReaderGetsWhatIsAnothers) {
     allow(60s);
     run([] {
         dunlin::wait_group wg;
@@ -122,7 +122,7 @@ TEST_P(Descriptor, NobodyReadsWhatIsAnothers) {
 // ---- the number of waiters
 // --------------------------------------------------------------------------------------------------------
 
-TEST_P(Descriptor, NobodyIsCountedAfterMessagesDeadlinesAndCloses) {
+TEST_P(Descriptor, NoWaiterIsCountedAfterMessagesDeadlinesAndCloses) {
     run([] {
         auto [a, b] = net::stream_pair();
         dunlin::wait_group wg;
@@ -159,7 +159,7 @@ TEST_P(Descriptor, NobodyIsCountedAfterMessagesDeadlinesAndCloses) {
     });
 }
 
-TEST_P(Descriptor, WhoWaitsInASelectIsCountedForEachCaseAndNoLongerThanThat) {
+TEST_P(Descriptor, AWaiterInASelectIsCountedForEachCaseAndNoLongerThanItWaits) {
     run([] {
         auto [a, b] = net::stream_pair();
         for (int i = 0; i < support::rounds(300); ++i) {
@@ -248,7 +248,7 @@ void close_quickly(net::stream& a, net::stream& b) {
     EXPECT_EQ(b.read_some(&c, 1), 0u) << "the peer sees it";
 }
 
-TEST_P(Descriptor, AReadThatWasFrozenHindersNobody) {
+TEST_P(Descriptor, AReadThatWasFrozenHindersNoOtherCall) {
     for (const bool again : {true, false}) {
         auto [a, b] = net::stream_pair();
         run([&a = a] {
@@ -265,7 +265,7 @@ TEST_P(Descriptor, AReadThatWasFrozenHindersNobody) {
 }
 
 // It has been woken, has the turn, and does not get to run: main returns at once.
-TEST_P(Descriptor, AReadThatWasWokenAndThenFrozenHindersNobody) {
+TEST_P(Descriptor, AReadThatWasWokenAndThenFrozenHindersNoOtherCall) {
     const int rounds = support::rounds(30);
     for (int i = 0; i < rounds; ++i) {
         auto [a, b] = net::stream_pair();
@@ -296,7 +296,7 @@ TEST_P(Descriptor, AReadThatWasWokenAndThenFrozenHindersNobody) {
     }
 }
 
-TEST_P(Descriptor, ThoseWhoWaitedForATurnAndInSelectAreForgottenToo) {
+TEST_P(Descriptor, WaitersForATurnAndInSelectAreForgottenToo) {
     for (const bool again : {true, false}) {
         auto [a, b] = net::stream_pair();
         a.set_read_deadline(1h);
@@ -322,7 +322,7 @@ TEST_P(Descriptor, ThoseWhoWaitedForATurnAndInSelectAreForgottenToo) {
     }
 }
 
-TEST_P(Descriptor, AWriteThatWasFrozenHindersNobody) {
+TEST_P(Descriptor, AWriteThatWasFrozenHindersNoOtherCall) {
     auto [a, b] = net::stream_pair();
     run([&a = a] {
         support::fill(a);
@@ -343,7 +343,7 @@ TEST_P(Descriptor, AWriteThatWasFrozenHindersNobody) {
 }
 
 // A goroutine that does nothing but enter and leave is frozen in one or the other most of the time.
-TEST_P(Descriptor, NobodyIsFrozenBetweenTakingATurnAndSayingSo) {
+TEST_P(Descriptor, NoGoroutineIsFrozenBetweenTakingATurnAndSayingSo) {
     auto [a, b] = net::stream_pair();
     const int rounds = support::rounds(20);
     for (int i = 0; i < rounds; ++i) {

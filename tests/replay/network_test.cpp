@@ -148,7 +148,7 @@ TEST_F(sim_network, ARefusalIsTold) {
     });
 }
 
-TEST_F(sim_network, ACloseWithWhatNobodyHasReadIsAReset) {
+TEST_F(sim_network, ACloseWithUnreadDataIsAReset) {
     sim::check({.seeds = 50}, [] {
         auto l = net::listen("tcp", ":0");
         auto c = net::dial("tcp", l.local_address());
@@ -325,7 +325,7 @@ TEST_F(sim_network, AResetReachesBothEnds) {
     EXPECT_GT(whole, 10);
 }
 
-TEST_F(sim_network, AWaitForWhatNobodySendsIsADeadlock) {
+TEST_F(sim_network, AWaitForWhatNoPeerSendsIsADeadlock) {
     const sim::result r = sim::explore({.seeds = 5}, [] {
         auto l = net::listen("tcp", ":7");
         l.accept();

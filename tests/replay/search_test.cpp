@@ -202,7 +202,7 @@ TEST_F(sim_search, ADeadlineMayComeFirst) {
     EXPECT_EQ(answered(1h, 2), std::set<bool>{true});
 }
 
-TEST_F(sim_search, WhoWaitsByYieldingIsNotRunForEver) {
+TEST_F(sim_search, AGoroutineThatWaitsByYieldingIsNotRunForEver) {
     const sim::result r = sim::check({.seeds = 100'000, .strategy = sim::exhaustive(1)}, [] {
         bool done = false;
         dunlin::task_group two;

@@ -7,7 +7,7 @@
 // OBS-13  the outside  Nothing outside is waited for: it is a failure. Go's fatal errors of what crosses ("receive on
 //                      synctest channel from outside bubble") have no counterpart: objects do not know of a
 //                      simulation, and one that is used again afterwards is an ordinary one. Sockets:
-//                      tests/replay/network_test.cpp, sim_network.AWaitForWhatNobodySendsIsADeadlock.
+//                      tests/replay/network_test.cpp, sim_network.AWaitForWhatNoPeerSendsIsADeadlock.
 // OBS-14  fake clock   There is none for a whole process: a simulation is it.
 // OBS-15  coroutines   Not offered: include/ has no generator, and nothing like Go's iter.Pull.
 //

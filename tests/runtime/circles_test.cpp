@@ -58,7 +58,7 @@ T& left() {
     return *new T;
 }
 
-TEST_P(Circles, WhoHoldsAMutexAndJoinsOneThatWaitsForIt) {
+TEST_P(Circles, AHolderThatJoinsAWaiterForItsMutex) {
     dunlin::mutex& m = left<dunlin::mutex>();
     const std::string text = report_of(2, [&] {
         dunlin::go({.name = "parent"}, [&] {
@@ -112,7 +112,7 @@ TEST_P(Circles, AJoinWithALimitIsAnEdgeToo) {
     EXPECT_SAID(text, "a deadlock, if none of them gives up (1 of these waits has a limit)");
 }
 
-TEST_P(Circles, WhoHoldsAMutexAndWaitsForAGroupWhoseMemberWantsIt) {
+TEST_P(Circles, AHolderThatWaitsForAGroupWhoseMemberWantsItsMutex) {
     dunlin::mutex& m = left<dunlin::mutex>();
     const std::string text = report_of(2, [&] {
         dunlin::go({.name = "parent"}, [&] {

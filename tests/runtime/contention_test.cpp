@@ -302,7 +302,7 @@ template <class Lock>
     hold_before(1, 5ms);
 }
 
-TEST_P(Contention, WhoHoldsTheLockWhileOthersWaitIsChargedAndNotWhoWakesThem) {
+TEST_P(Contention, TheHolderDuringAWaitIsChargedAndNotTheWaker) {
     run([] {
         const counting_unlocks on;
         const sample long_before = sum_of(unlocked(), "holds_for_long");
@@ -346,7 +346,7 @@ void a_crowd_waits(const std::string& function) {
     EXPECT_EQ(now.count - before.count, 1u);
 }
 
-TEST_P(Contention, WhoeverWaitsCountsAlsoInALongQueue) {
+TEST_P(Contention, EveryWaiterCountsAlsoInALongQueue) {
     run([] {
         const counting_unlocks on;
         a_crowd_waits<dunlin::mutex>("holds_before_a_crowd<dunlin::mutex>");

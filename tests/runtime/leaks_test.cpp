@@ -54,7 +54,7 @@ TEST_P(Leaks, NilChannelsAndEmptySelectsAreForEver) {
     });
 }
 
-TEST_P(Leaks, SoIsWhoWaitsForTheEndOfOneOfThem) {
+TEST_P(Leaks, SoIsAJoinerOfOneOfThem) {
     run([] {
         const auto none = dunlin::chan<int>::nil();
         dunlin::go({.name = "a grandparent"}, [=] {
@@ -70,7 +70,7 @@ TEST_P(Leaks, SoIsWhoWaitsForTheEndOfOneOfThem) {
 }
 
 // The parent is parked, and not on the child's stack.
-TEST_P(Leaks, SoIsWhoHasParkedForTheEndOfOneOfThem) {
+TEST_P(Leaks, SoIsAParkedJoinerOfOneOfThem) {
     run([] {
         const auto none = dunlin::chan<int>::nil();
         dunlin::go({.name = "a parent"}, [=] {
@@ -83,7 +83,7 @@ TEST_P(Leaks, SoIsWhoHasParkedForTheEndOfOneOfThem) {
     });
 }
 
-TEST_P(Leaks, WhoMayStillGoOnIsNoAlarm) {
+TEST_P(Leaks, AGoroutineThatMayStillGoOnIsNoAlarm) {
     run([] {
         const dunlin::chan<int> none = dunlin::chan<int>::nil(), silent;
         dunlin::mutex m;
@@ -119,7 +119,7 @@ TEST_P(Leaks, WhoMayStillGoOnIsNoAlarm) {
 }
 
 // One that waits with a limit for one that is stuck is not: it gives up.
-TEST_P(Leaks, WhoJoinsForSomeTimeOnlyIsNoAlarm) {
+TEST_P(Leaks, AJoinerWithALimitIsNoAlarm) {
     run([] {
         const auto none = dunlin::chan<int>::nil();
         dunlin::task<void> child = dunlin::spawn({.name = "child"}, [=] { none.recv(); });
@@ -231,7 +231,7 @@ TEST_P(Leaks, TheGuardTellsNamePlacesAndStackOfWhatIsLeft) {
     });
 }
 
-TEST_P(Leaks, TheGuardWaitsNotForWhoCanNeverGoOn) {
+TEST_P(Leaks, TheGuardDoesNotWaitForAGoroutineThatCanNeverGoOn) {
     run([] {
         const auto none = dunlin::chan<int>::nil();
         std::string report;

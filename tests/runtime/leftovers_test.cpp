@@ -50,7 +50,7 @@ cpu_set_t cpus_of_this_thread() {
 
 // While main waits, the holder has main's CPU, and the lowest priority if no other thread wants it. Main has neither
 // afterwards, nor what it starts, nor any other goroutine.
-TEST_P(Leftovers, AHolderThatGoesOnLeavesNobodyItsCpuOrItsPriority) {
+TEST_P(Leftovers, AHolderThatGoesOnLeavesNoThreadItsCpuOrItsPriority) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
     const cpu_set_t before = cpus_of_this_thread();
     leave_a_holder();

@@ -61,7 +61,7 @@ TEST_F(GlobalQueue, WhatIsPutInFrontComesFirstInItsOrder) {
     pop(263);
 }
 
-TEST_F(GlobalQueue, ServesWhoComesInFrontOfManyWithoutMovingThem) {
+TEST_F(GlobalQueue, ServesWhatIsPutInFrontOfManyWithoutMovingThem) {
     push_back(1200);
     for (int i = 0; i < 8; ++i) {
         push_front(257);

@@ -92,7 +92,7 @@ TEST_P(HogStress, TheRoundingModeIsTheThreads) {
 
 TEST_P(HogStress, ErrnoSurvivesALongComputation) { hog({{"errno", hogs::error_number}}); }
 
-TEST_P(HogStress, AThreadInASectionRunsNobodyElse) { hog({{"thread_local", hogs::thread_local_state}}); }
+TEST_P(HogStress, AThreadInASectionRunsNoOtherGoroutine) { hog({{"thread_local", hogs::thread_local_state}}); }
 
 TEST_P(HogStress, AMutexSharedByAllExcludes) { hog({{"mutex", hogs::mutex}}); }
 

@@ -177,7 +177,7 @@ TEST(TurnsOfPrograms, WorkersThatComputeRunOnBothProcessors) {
     });
 }
 
-TEST(TurnsOfPrograms, ThoseWhoTalkStayTogether) {
+TEST(TurnsOfPrograms, GoroutinesThatTalkStayTogether) {
     if (support::sanitized) GTEST_SKIP() << "no turn is short there";
     dunlin::run({.max_procs = 2}, [] {
         const dunlin::chan<int> there, back;

@@ -54,7 +54,7 @@ testing::AssertionResult breaks(const sim::options& o, const std::string& how, c
 // ---- the strategies themselves --------------------------------------------------------------------------------------
 
 // Two look for what a third is about to say. It never would, if those of higher priority always went first.
-TEST(Textbook, PriorityKeepsNobodyFromItsCpuForEver) {
+TEST(Textbook, PriorityKeepsNoThreadFromItsCpuForEver) {
     const auto build = [](scenario& s) {
         auto& said = s.make<atomic<int>>("said", 0);
         for (const char* name : {"a", "b"}) {
@@ -406,7 +406,7 @@ sim::case_function futex_mutex_of(mutex_fault fault, int threads) {
     };
 }
 
-TEST(Textbook, AFutexMutexLosesNobody) {
+TEST(Textbook, AFutexMutexLosesNoSleeper) {
     for (const memory m : {memory::tso, memory::cxx}) {
         EXPECT_TRUE(holds({.model = m}, futex_mutex_of(mutex_fault::none, 2)));
         EXPECT_TRUE(holds({.model = m, .detours = 3}, futex_mutex_of(mutex_fault::none, 3)));

@@ -457,7 +457,7 @@ TEST(ArenaTrim, TakesTheColdestAndNotMoreThanAsked) {
     }
 }
 
-TEST(ArenaTrim, FreesPageTablesWhenNobodyUsesTheGroupInWhateverOrderTheSlotsCame) {
+TEST(ArenaTrim, FreesPageTablesOfAnUnusedGroupInWhateverOrderTheSlotsCame) {
     if (sanitized || !has_markers() || !kernel_frees_page_tables()) {
         GTEST_SKIP() << "needs a kernel that frees empty page tables (Linux 6.14), and no sanitizer that adds its own";
     }
@@ -474,7 +474,7 @@ TEST(ArenaTrim, FreesPageTablesWhenNobodyUsesTheGroupInWhateverOrderTheSlotsCame
     }
 }
 
-TEST(ArenaTrim, IdleOnlyTakesWhatNobodyNeededSinceTheLastTime) {
+TEST(ArenaTrim, IdleOnlyTakesWhatWasNotNeededSinceTheLastTime) {
     arena& a = new_arena();
     const std::vector<slot*> slots = take(a, 100);
     put(a, slots);

@@ -71,7 +71,7 @@ TEST_P(Latch, StaticOnesNeedNoConstructor) {
 }
 
 // An arrival that is refused changes nothing, the count of the next phase neither.
-TEST_P(Barrier, WhoIsNotExpectedCannotDropOut) {
+TEST_P(Barrier, AnUnexpectedArrivalCannotDropOut) {
     run([] {
         dunlin::barrier<> b(2);
         auto first = b.arrive();
@@ -124,7 +124,7 @@ TEST_P(Barrier, DroppingOutAgainstTheEndOfThePhase) {
     });
 }
 
-TEST_P(Barrier, AllArriveBeforeAnybodyGoesOn) {
+TEST_P(Barrier, AllArriveBeforeAnyGoesOn) {
     run([] {
         const int rounds = support::rounds(1000);
         std::atomic<int> arrived{0}, completed{0}, wrong{0};
@@ -158,7 +158,7 @@ TEST_P(Barrier, MayBeDestroyedWhenTheOthersHaveGoneOn) {
     });
 }
 
-TEST_P(Barrier, WhoDropsOutIsNotWaitedFor) {
+TEST_P(Barrier, AnArrivalThatDropsOutIsNotExpectedAgain) {
     run([] {
         dunlin::barrier<> b(3);
         auto token = b.arrive();

@@ -110,7 +110,7 @@ TEST_P(Mutex, ALimitEndsTheWaitAndLeavesTheMutexAsItWas) {
 }
 
 // Two goroutines: one has it for long again and again, the other for a moment. Go: TestMutexFairness.
-TEST_P(Mutex, WhoHasWaitedForAMillisecondGetsIt) {
+TEST_P(Mutex, AWaiterGetsItAfterAMillisecond) {
     run([] {
         dunlin::mutex m;
         std::atomic<bool> stop{false};
@@ -132,7 +132,7 @@ TEST_P(Mutex, WhoHasWaitedForAMillisecondGetsIt) {
     });
 }
 
-TEST_P(Mutex, MayBeUnlockedBySomebodyElse) {
+TEST_P(Mutex, MayBeUnlockedByAnotherGoroutine) {
     run([] {
         dunlin::mutex m;
         m.lock();
@@ -189,7 +189,7 @@ TEST_P(Mutex, RecursiveIsFreeAfterAsManyUnlocks) {
 
 // One goroutine of the first run was told to try and never comes, others stay in the queue: the second run is not to
 // wait for them.
-TEST_P(Mutex, WhoWasLeftBehindByAnEarlierRunIsForgotten) {
+TEST_P(Mutex, WaitersLeftBehindByAnEarlierRunAreForgotten) {
     dunlin::mutex& m = *new dunlin::mutex;  // those left behind keep it
     for (int round = 0; round < 5; ++round) {
         run([&m] {

@@ -62,7 +62,7 @@ TEST_P(Semaphore, MayBeDestroyedAsSoonAsTheAcquireHasReturned) {
     });
 }
 
-TEST_P(Semaphore, PermitsGoToThoseWhoHaveWaitedLongest) {
+TEST_P(Semaphore, PermitsGoToTheOldestWaiters) {
     run([] {
         dunlin::counting_semaphore<> s(0);
         std::atomic<int> next{0};

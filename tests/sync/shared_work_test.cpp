@@ -69,7 +69,7 @@ TEST_P(WeightedSemaphore, WhatCanBeHadAtOnceIsHadAndNothingMore) {
     });
 }
 
-TEST_P(WeightedSemaphore, WhoWantsManyIsNotPassed) {
+TEST_P(WeightedSemaphore, AWaiterForManyIsNotPassed) {
     run([] {
         dunlin::weighted_semaphore s(2);
         std::vector<int> order;
@@ -577,7 +577,7 @@ TEST_P(TaskSet, EachExceptionComesByItself) {
     });
 }
 
-TEST_P(TaskSet, ManyMembersAndManyWhoTake) {
+TEST_P(TaskSet, ManyMembersAndManyTakers) {
     run([] {
         dunlin::task_set<int> set;
         set.set_limit(10);

@@ -46,7 +46,7 @@ TEST_P(task_group_context_test, TheFirstExceptionCancelsIt) {
     });
 }
 
-TEST_P(task_group_context_test, WhoAsksAfterTheErrorFindsItCancelled) {
+TEST_P(task_group_context_test, AContextAskedForAfterTheErrorIsCancelled) {
     run([] {
         for (int round = 0; round < 2000; ++round) {
             dunlin::task_group group;

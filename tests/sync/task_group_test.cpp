@@ -182,7 +182,7 @@ TEST_P(TaskGroup, CanBeUsedAgainAfterWaitAndAfterAnException) {
     });
 }
 
-TEST_P(TaskGroup, MembersMayAddMembersWhileSomebodyWaits) {
+TEST_P(TaskGroup, MembersMayAddMembersWhileTheGroupIsWaitedFor) {
     struct tree {
         static void grow(dunlin::task_group& group, std::atomic<int>& nodes, int depth) {
             nodes.fetch_add(1);

@@ -175,7 +175,7 @@ TEST_P(TlsHostile, KeyUpdatesBesideDataAreNoFlood) {
 
 // ---- those that are slow, silent, or mad ----------------------------------------------------------------------------
 
-TEST_P(TlsHostile, HalfAHandshakeHoldsUpNobodyElse) {
+TEST_P(TlsHostile, HalfAHandshakeHoldsUpNoOtherConnection) {
     run([] {
         auto l = tls::listen("tcp", "127.0.0.1:0", server_config());
         const std::string to = l.local_address();

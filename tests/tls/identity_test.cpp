@@ -357,7 +357,7 @@ TEST(TlsConfig, CipherSuitesThatDoNotExistAreToldOf) {
     EXPECT_THROW(tls::config::client().ciphers({"ECDHE-RSA-AES128-GCM-SHA256:NONE"}), std::invalid_argument);
 }
 
-TEST(TlsConfig, AKeyWithAPasswordIsRefusedAndNobodyIsAskedForIt) {
+TEST(TlsConfig, AKeyWithAPasswordIsRefusedWithoutAPrompt) {
     const std::string locked = tls_test::pem_of([](BIO* b) {
         const auto* password = reinterpret_cast<const unsigned char*>("secret");
         return PEM_write_bio_PrivateKey(

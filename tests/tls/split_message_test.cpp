@@ -144,7 +144,7 @@ protected:
 EACH_P(TlsSplitMessage);
 
 TEST_P(TlsSplitMessage, AWriterWaitsForTheReaderToBringTheRest) { write_in_between(writes::beside_a_reader); }
-TEST_P(TlsSplitMessage, AWriterWithoutAReaderBringsTheRestHimself) { write_in_between(writes::alone); }
+TEST_P(TlsSplitMessage, AWriterWithoutAReaderBringsTheRestItself) { write_in_between(writes::alone); }
 TEST_P(TlsSplitMessage, CloseNotifyWaitsForTheRestToo) { write_in_between(writes::the_end); }
 
 // What ends the waiting: a context, the write deadline, and close().

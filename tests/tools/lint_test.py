@@ -48,8 +48,21 @@ class Roles(unittest.TestCase):
         self.expect({"src/a.cpp": "const char* text = \"// nobody\";\nchar c = '\"';  // `somebody`\nint n = 1'000;  // fine\n"
                                   "auto r = R\"(// nobody)\";\n", "tests/a.cpp": "int somebody;\n"})
 
-    def test_tests_may_use_them(self):
+    def test_comments_of_tests_may_use_them(self):
         self.expect({"tests/a.cpp": "// nobody\n"})
+
+    def test_names_of_tests_and_suites_name_roles(self):
+        wrong = "names no role (owner, taker, waker, waiter, caller ...)"
+        self.expect({"tests/a.cpp": "TEST(Lock, WhoWaitsGetsIt) {}\nTEST_F(Lock, TakesNobodysPlace) {}\n"
+                                    "TEST_P(Lock,\n    GoesToWhoeverWaits) {}\nTYPED_TEST(Everybody, Waits) {}\n"
+                                    "TEST(nobody_test, ManyWho) {}\n"},
+                    f"tests/a.cpp:1: 'WhoWaitsGetsIt' {wrong}", f"tests/a.cpp:2: 'TakesNobodysPlace' {wrong}",
+                    f"tests/a.cpp:4: 'GoesToWhoeverWaits' {wrong}", f"tests/a.cpp:5: 'Everybody' {wrong}",
+                    f"tests/a.cpp:6: 'nobody_test' {wrong}", f"tests/a.cpp:6: 'ManyWho' {wrong}")
+
+    def test_names_of_tests_may_speak_of_a_thing_and_longer_words_are_allowed(self):
+        self.expect({"tests/a.cpp": "TEST(Heap, ATimerWhoseValueWasReceived) {}\nTEST(Heap, TheWholeHistory) {}\n"
+                                    "// TEST(Heap, WhoWaits)\nint WhoWaits;\n"})
 
 
 def no_name(place, name):
