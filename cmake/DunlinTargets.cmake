@@ -70,9 +70,9 @@ function(dunlin_library name kind sources)
     target_compile_options(${name} PRIVATE ${DUNLIN_WARNINGS} $<$<CXX_COMPILER_ID:Clang>:-Werror=thread-safety> ${DUNLIN_OPTIMISATION}
         -fno-omit-frame-pointer)
     if(DUNLIN_SIM)
-        target_compile_definitions(${name} PUBLIC DUNLIN_SIM=1) # whoever uses it sees the same atomic variables
+        target_compile_definitions(${name} PUBLIC DUNLIN_SIM=1) # its users see the same atomic variables
     endif()
-    # Whoever links an instrumented library must be instrumented too.
+    # Each target that links an instrumented library must be instrumented too.
     target_compile_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
     target_link_options(${name} PUBLIC ${DUNLIN_SANITIZE_FLAGS})
     target_link_libraries(${name} PUBLIC Threads::Threads)
