@@ -155,7 +155,7 @@ int no_memory_for_descriptors() {
         limit_memory(std::size_t{64} << 20);
         static std::size_t started = 0, ended = 0;
         try {
-            const dunlin::no_preempt nobody_runs_meanwhile;
+            const dunlin::no_preempt no_other_runs_meanwhile;
             for (;;) {
                 dunlin::go([] { ++ended; });
                 ++started;

@@ -74,7 +74,7 @@ int waits_for_stopped_timer() {
 }
 
 // It stands in a heap when it is stopped.
-int stopped_under_who_waits() {
+int stopped_under_its_waiter() {
     dunlin::run([] {
         dunlin::timer t(1h);
         const times c = t.channel();
@@ -108,7 +108,7 @@ int receives_twice() {
 }
 
 // Timers without a waiter.
-int nobody_waits() {
+int without_a_waiter() {
     dunlin::run([] {
         dunlin::timer t(1h);
         dunlin::ticker k(1ms);
@@ -119,7 +119,7 @@ int nobody_waits() {
 }
 
 // There was a waiter, which has given up.
-int nobody_waits_any_more() {
+int after_the_last_waiter() {
     dunlin::run([] {
         dunlin::timer t(1h);
         dunlin::ticker k(1h);
@@ -130,7 +130,7 @@ int nobody_waits_any_more() {
     return say("received");
 }
 
-int dropped_under_who_waits() {
+int dropped_under_its_waiter() {
     dunlin::run([] {
         times c;
         dunlin::wait_group wg;
@@ -182,12 +182,12 @@ constexpr support::scenario all[] = {
     {"function_stopped_later", function_stopped_later},
     {"waits_for_timer", waits_for_timer},
     {"waits_for_stopped_timer", waits_for_stopped_timer},
-    {"stopped_under_who_waits", stopped_under_who_waits},
+    {"stopped_under_its_waiter", stopped_under_its_waiter},
     {"waits_for_stopped_ticker", waits_for_stopped_ticker},
     {"receives_twice", receives_twice},
-    {"nobody_waits", nobody_waits},
-    {"nobody_waits_any_more", nobody_waits_any_more},
-    {"dropped_under_who_waits", dropped_under_who_waits},
+    {"without_a_waiter", without_a_waiter},
+    {"after_the_last_waiter", after_the_last_waiter},
+    {"dropped_under_its_waiter", dropped_under_its_waiter},
     {"function_of_an_earlier_run", function_of_an_earlier_run},
     {"waited_for_again", waited_for_again},
     {"function_throws", function_throws},

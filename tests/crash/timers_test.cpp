@@ -48,18 +48,18 @@ TEST_F(TimersAndDeadlock, AStoppedTimerIsNone) {
     expect_deadlock("waits_for_stopped_timer", "goroutine 1 [chan receive");
 }
 TEST_F(TimersAndDeadlock, ATimerThatIsStoppedUnderItsWaiterIsNone) {
-    expect_deadlock("stopped_under_who_waits", "goroutine 1 [chan receive");
+    expect_deadlock("stopped_under_its_waiter", "goroutine 1 [chan receive");
 }
 TEST_F(TimersAndDeadlock, AStoppedTickerIsNone) { expect_deadlock("waits_for_stopped_ticker", "goroutine 1 [select"); }
 TEST_F(TimersAndDeadlock, ATimerWhoseValueWasReceivedIsNone) {
     expect_deadlock("receives_twice", "goroutine 1 [chan receive");
 }
-TEST_F(TimersAndDeadlock, TimersWithoutAWaiterAreNone) { expect_deadlock("nobody_waits", "goroutine 1 [chan receive"); }
+TEST_F(TimersAndDeadlock, TimersWithoutAWaiterAreNone) { expect_deadlock("without_a_waiter", "goroutine 1 [chan receive"); }
 TEST_F(TimersAndDeadlock, TimersWhoseWaitersHaveGivenUpAreNone) {
-    expect_deadlock("nobody_waits_any_more", "goroutine 1 [chan receive");
+    expect_deadlock("after_the_last_waiter", "goroutine 1 [chan receive");
 }
 TEST_F(TimersAndDeadlock, ATimerThatIsDroppedUnderItsWaiterIsNone) {
-    expect_deadlock("dropped_under_who_waits", "[chan receive");
+    expect_deadlock("dropped_under_its_waiter", "[chan receive");
 }
 
 TEST_F(TimersAndDeadlock, AFunctionOfAnEarlierRunIsNone) {

@@ -30,7 +30,7 @@ struct config {
     bool rescan_before_retiring = false;
     bool give_back_after_unlock = false;  // the decrement of W2 outside the lock
     unsigned others_not_counted = 0;      // R1 takes the machines' last processor but so many for the last of all
-    bool forgets_who_joined = false;      // a machine that finds nothing at R3 does not look whether another has left
+    bool forgets_joiners = false;      // a machine that finds nothing at R3 does not look whether another has left
                                           // R2 and R3 to it
     std::vector<const char*> without = {};
 };
@@ -409,9 +409,9 @@ private:
                 if (t.local(last) != 0) return t.go("Z1");
                 value before = 0;
                 t.update(retirers_, [&](value n) {
-                    return before = n, std::optional<value>(static_cast<value>(c_.forgets_who_joined ? 0 : n - 1));
+                    return before = n, std::optional<value>(static_cast<value>(c_.forgets_joiners ? 0 : n - 1));
                 });
-                t.go(before == 1 || c_.forgets_who_joined ? "Z1" : lacks("R2") ? "R3" : "R2");
+                t.go(before == 1 || c_.forgets_joiners ? "Z1" : lacks("R2") ? "R3" : "R2");
             }},
             {"J3", "something there", [this](turn& t) {
                 if (t.local(last) == 0) t.exchange(retirers_, 0);
@@ -556,7 +556,7 @@ TEST(WakeModel, ARetirerThatLeavesTheBarrierOutAlthoughAProcessorIsInUseLosesAWa
 // The first one's barrier had begun before the second's processor was idle.
 TEST(WakeModel, ABarrierAndASearchThatOthersHaveJoinedAreRepeated) {
     EXPECT_TRUE(keeps_w1({.goroutines = 1, .machines = 3, .procs = 2, .mem = memory::weak}));
-    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .procs = 2, .forgets_who_joined = true}));
+    EXPECT_TRUE(loses_a_wake_up({.goroutines = 1, .procs = 2, .forgets_joiners = true}));
 }
 
 TEST(WakeModel, ARescanBeforeTheProcessorIsIdleComesTooEarly) {

@@ -196,7 +196,7 @@ TEST_P(Leftovers, DeadlinesOfPlainThreadsComeWhileRunsEnd) {
         std::vector<dunlin::cancellable> waiting;
         for (int i = 0; i < 300; ++i) waiting.push_back(dunlin::context::background().with_deadline(due));
         dunlin::run({.max_procs = procs()}, [&] {
-            const dunlin::no_preempt nobody_else_yet;
+            const dunlin::no_preempt no_other_yet;
             while (dunlin::clock::now() < due + 200us) {}
         });
         for (const dunlin::cancellable& each : waiting) each.done().recv();

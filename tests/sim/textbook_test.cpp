@@ -366,7 +366,7 @@ TEST(Textbook, AHazardPointerNeedsItsFenceAndItsSecondLook) {
 
 // ---- a futex mutex -------------------------------------------------------------------------------------------------
 
-enum class mutex_fault { none, unlock_looks_for_one, sleeps_without_mark, wakes_nobody };
+enum class mutex_fault { none, unlock_looks_for_one, sleeps_without_mark, wakes_no_waiter };
 
 // Drepper, "Futexes Are Tricky": 0 free, 1 locked, 2 locked and there are sleepers.
 struct futex_mutex {
@@ -384,7 +384,7 @@ struct futex_mutex {
             const bool sleeps = word.load(relaxed) == 2;
             word.store(0, release);
             if (sleeps) platform::futex_wake(word);
-        } else if (word.exchange(0, release) == 2 && fault != mutex_fault::wakes_nobody) {
+        } else if (word.exchange(0, release) == 2 && fault != mutex_fault::wakes_no_waiter) {
             platform::futex_wake(word);
         }
     }
@@ -413,7 +413,7 @@ TEST(Textbook, AFutexMutexLosesNoSleeper) {
         EXPECT_TRUE(
             breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::unlock_looks_for_one, 2)));
         EXPECT_TRUE(breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::sleeps_without_mark, 2)));
-        EXPECT_TRUE(breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::wakes_nobody, 2)));
+        EXPECT_TRUE(breaks({.model = m}, "threads wait for ever", futex_mutex_of(mutex_fault::wakes_no_waiter, 2)));
     }
 }
 

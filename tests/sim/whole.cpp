@@ -32,7 +32,7 @@ std::string whose_processor_is_lost() {
 
 // W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose
 // wake is left to the monitor.
-std::string who_is_forgotten() {
+std::string forgotten_goroutine() {
     const sched::scheduler& s = the_scheduler;
     const std::uint32_t word = s.idle_and_spinning.load();
     if (s.stopping.load()) return {};
@@ -120,7 +120,7 @@ sim::case_function whole(program p) {
             });
         }
         s.when_quiet([lacks_threads = p.lacks_threads] {
-            return lacks_threads && the_scheduler.idle_machine_count == 0 ? std::string() : who_is_forgotten();
+            return lacks_threads && the_scheduler.idle_machine_count == 0 ? std::string() : forgotten_goroutine();
         });
     };
 }

@@ -71,7 +71,7 @@ class DumpJson(unittest.TestCase):
             self.assertEqual(sleeper["labels"], {"user": "anna", "odd": "\"\\\x01\ufffd\u00e9"})
             self.assertEqual(sleeper["reason"], "sleep")
 
-    def test_a_mutex_and_who_has_it(self):
+    def test_a_mutex_and_its_holder(self):
         for dump in self.all:
             locker = self.group(dump, "locker")
             self.assertRegex(locker["object"], r"^0x[0-9a-f]+$")

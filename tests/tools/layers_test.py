@@ -61,7 +61,7 @@ class Layers(unittest.TestCase):
     def test_runtime_cpp_may_include_everything(self):
         self.expect({"src/runtime.cpp": '#include "sim/x.h"\n#include <dunlin/dunlin.hpp>\n', "src/sim/x.h": ""})
 
-    def test_nobody_else_includes_everything(self):
+    def test_no_other_file_includes_everything(self):
         self.expect({"src/chan/x.cpp": "#include <dunlin/dunlin.hpp>\n"},
                     "src/chan/x.cpp:1: chan may not include all of dunlin (dunlin/dunlin.hpp): name the header that is needed")
 

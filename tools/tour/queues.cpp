@@ -25,7 +25,7 @@ struct lifo_order {
 };
 
 lifo_order start_five() {
-    const dunlin::no_preempt nobody_runs_meanwhile;
+    const dunlin::no_preempt no_other_runs_meanwhile;
     constexpr int children = 5;
     struct event {
         int child;
@@ -185,7 +185,7 @@ void draw(int started, const queues& q) {
 
 void show_overflow() {
     const one_processor alone;
-    const dunlin::no_preempt nobody_runs_meanwhile;
+    const dunlin::no_preempt no_other_runs_meanwhile;
     constexpr int full = 257;
     std::vector<int> order;
     dunlin::wait_group done;
