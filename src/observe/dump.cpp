@@ -20,6 +20,7 @@
 #include "platform/clock.h"
 #include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/lifetime.h"
@@ -73,7 +74,7 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
         out << name(state);
         if (g.flags & goroutine::in_place) out << ", in place";
     }
-    if (g.flags & goroutine::locked) out << ", locked to thread";
+    if (sched::is_wired(&g)) out << ", locked to thread";
     out << "]:\n";
     write_others(out, first);
     if (g.extra && !g.extra->labels.empty()) {

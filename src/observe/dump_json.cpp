@@ -5,6 +5,7 @@
 #include "observe/page.h"
 #include "sched/data/descriptors.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/os_thread.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/stack_capture.h"
 #include "sync/mutex_holder.h"
@@ -94,7 +95,7 @@ void write_group_as_json(page& to, const alike::member& first, const sched::stac
     out << "], \"state\": ";
     write_json_string(out, name(state));
     write_name_and_labels(out, g);
-    if (g.flags & goroutine::locked) out << ", \"locked_to_thread\": true";
+    if (sched::is_wired(&g)) out << ", \"locked_to_thread\": true";
     if (g.flags & goroutine::in_place) out << ", \"in_place\": true";
     if (state == goroutine_state::waiting) {
         write_wait(to, first);

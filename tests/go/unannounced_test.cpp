@@ -6,18 +6,21 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <mutex>
 #include <netdb.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <shared_mutex>
 #include <string>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -260,6 +263,81 @@ TEST_F(Unannounced, ALookUpLosesItsProcessor) {
 
 // Computing and short system calls in turn, while main sleeps and wakes: signals are sent at the moments at which calls
 // begin.
+// ---- which thread it is on afterwards ------------------------------------------------------------------------------
+
+// They sleep in the kernel, compute, and then call the library, mostly without a processor.
+template <class Call>
+void many_without_a_processor(Call call) {
+    dunlin::wait_group done;
+    for (int k = 0; k < 12; ++k) {
+        done.go([&] {
+            for (int i = 0; i < 100; ++i) {
+                ::usleep(300);
+                const auto end = std::chrono::steady_clock::now() + 100us;
+                while (std::chrono::steady_clock::now() < end) {}
+                call();
+            }
+        });
+    }
+    done.wait();
+}
+
+TEST_P(GoSyscallP, ACallThatNeverWaitsLeavesTheGoroutineOnItsThread) {
+    run([] {
+        const dunlin::chan<int> c(1 << 16);
+        dunlin::condition_variable cv;
+        std::atomic<int> moved{0};
+        const auto before = dunlin::runtime::stats().hand_offs.returns_queued;
+        many_without_a_processor([&] {
+            const std::thread::id here = std::this_thread::get_id();
+            c.try_send(1);
+            if (std::this_thread::get_id() != here) ++moved;
+            dunlin::go([] {});
+            if (std::this_thread::get_id() != here) ++moved;
+            cv.notify_one();
+            if (std::this_thread::get_id() != here) ++moved;
+        });
+        EXPECT_EQ(moved.load(), 0);
+        EXPECT_GT(dunlin::runtime::stats().hand_offs.returns_queued, before) << "none has waited for a processor";
+    });
+}
+
+// Locks of libc that belong to the thread.
+TEST_P(GoSyscallP, LocksOfTheThreadMayBeHeldAcrossCallsThatNeverWait) {
+    run([] {
+        const dunlin::chan<int> c(1 << 16);
+        std::recursive_mutex recursive;
+        std::shared_mutex shared;
+        FILE* const file = std::tmpfile();
+        ASSERT_NE(file, nullptr);
+        int sum = 0, wide = 0, errors = 0;
+        many_without_a_processor([&] {
+            {
+                const std::lock_guard outer(recursive);
+                c.try_send(1);
+                const std::lock_guard inner(recursive);
+                ++sum;
+            }
+            try {
+                const std::unique_lock writer(shared);
+                dunlin::go([] {});
+                ++wide;
+            } catch (const std::system_error&) {
+                ++errors;
+            }
+            flockfile(file);
+            std::fputc('a', file);
+            c.try_send(1);
+            std::fputc('b', file);
+            funlockfile(file);
+        });
+        EXPECT_EQ(sum, 1200);
+        EXPECT_EQ(wide, 1200);
+        EXPECT_EQ(errors, 0);
+        std::fclose(file);
+    });
+}
+
 TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
     run([this] {
         const descriptors pipe;

@@ -454,7 +454,8 @@ struct machine_running {
     bool chooses = false;
     // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     owned<std::uint32_t> unstoppable;
-    goroutine* locked_g = nullptr;              // itself: lock_os_thread()
+    goroutine* locked_g = nullptr;              // itself: lock_os_thread(), or it waits for a processor (reenter.cpp)
+    goroutine_extra for_return;                 // itself: lent to a goroutine that waits so, if it has none of its own
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
     owned<const void*> blocking_place;          // itself: where its last blocking() was; only for comparison
     owned<bool> must_end;                       // itself: its goroutine ended wired to it; or written by the thread

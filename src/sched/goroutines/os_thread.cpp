@@ -1,4 +1,5 @@
-// os_thread.cpp - lock_os_thread() and what follows from it.
+// os_thread.cpp - lock_os_thread() and what follows from it. Goroutines that wait for a processor in enter_slow() are
+// wired to their thread in the same way (bind_until_back()); rules 4 and 6 are not about them.
 //
 // Rules      1  A wired goroutine runs only on its machine, and that machine runs nothing else.
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
@@ -19,6 +20,7 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/deadlock.h"
 #include "sched/machines/event_notice.h"
+#include "sched/machines/lost_holders.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
@@ -77,6 +79,22 @@ void unlock_os_thread() noexcept {
     leave(m);
 }
 
+void bind_until_back(machine* m, goroutine* self) noexcept {
+    the_scheduler.lock.assert_held();
+    if (self->extra == nullptr) self->extra = &m->for_return;
+    self->extra->locked_to = m;
+    self->flags |= goroutine::locked;
+    m->locked_g = self;
+}
+
+void unbind(machine* m, goroutine* self) noexcept {
+    assert_inside(m);
+    m->locked_g = nullptr;
+    self->flags &= static_cast<std::uint8_t>(~goroutine::locked);
+    self->extra->locked_to = nullptr;
+    if (self->extra == &m->for_return) self->extra = nullptr;
+}
+
 goroutine* wait_for_locked(machine* m) noexcept {
     scheduler& s = the_scheduler;
     // The goroutine that the wired one chose when it left cannot run here.
@@ -126,6 +144,8 @@ void dismiss_locked_machines() noexcept {
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (m->ended || m->must_end || m->dismissed || m->condemned || m->locked_g == nullptr) continue;
         if (m->locked_g->independent()) continue;  // it goes on
+        note_lost_holder(m->tid, nullptr, m->locked_g);
+        if (m->locked_g->extra == &m->for_return) m->locked_g->extra = nullptr;  // the record will serve another thread
         m->dismissed = true;
         --s.locked_machines_waiting;
         m->handed_p = nullptr;

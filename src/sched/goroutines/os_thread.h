@@ -10,12 +10,23 @@ namespace dunlin::inline v0_1::sched {
 void lock_os_thread();
 void unlock_os_thread() noexcept;
 
+// By the program, and not only while it waits for a processor. For dumps, while the world stands still.
+inline bool is_wired(const goroutine* g) noexcept {
+    return (g->flags & goroutine::locked) && g->extra->thread_locks != 0;
+}
+
 // Called on the scheduler's stack of a machine whose wired goroutine has left: gives the processor away, sleeps until
 // that goroutine is to run again, and returns it. Null: it never will, and the machine ends.
 goroutine* wait_for_locked(machine* m) noexcept;
 
 // m has taken g off a queue, but g is wired to another machine: gives m's processor to that machine, which runs g.
 void hand_to_its_machine(machine* m, goroutine* g) noexcept;
+
+// The same for as long as `self`, which has come back from a call or has computed without a processor, waits for one
+// (reenter.cpp): it may hold locks that belong to the thread. Needs no memory. Under the scheduler lock.
+void bind_until_back(machine* m, goroutine* self) noexcept;
+// Called by `self` when it has one.
+void unbind(machine* m, goroutine* self) noexcept;
 
 // m must end (must_end, or wait_for_locked() has returned null): gives the processor away and counts m as ended.
 // After a wired goroutine the state of the thread may be anything, so the thread runs nothing else.

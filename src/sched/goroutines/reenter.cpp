@@ -5,10 +5,18 @@
 // available: the processor that it had, if it is idle; any idle one; one that was offered and for which no machine has
 // come yet (machine.h); a place in the global queue. If no more threads can be made and other goroutines wait for one,
 // it queues in any case, and its thread serves another goroutine.
+//
+// While it queues, the goroutine is wired to its thread (os_thread.cpp), and the machine that takes it off the queue
+// gives its processor to that thread. For the call that enters the runtime may be one that never waits, made by code
+// that holds a lock which belongs to the thread: a recursive mutex or a rwlock of libc, a FILE's, SQLite's. That such
+// code finds no processor is the common case: it has slept in the kernel for its lock. So only calls that wait can
+// change the thread. Exempt: the end of blocking(), which is such a call, and where a thread's wake-up for each return
+// would cost as much as the call; and the want of threads.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
 #include "sched/goroutines/goroutine.h"
+#include "sched/goroutines/os_thread.h"
 #include "sched/machines/lost_holders.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
@@ -78,7 +86,8 @@ bool others_lack_a_thread() noexcept {
 
 }  // namespace
 
-[[gnu::noinline]] machine* enter_slow(machine* m) noexcept {
+// `stays`: on this thread.
+static machine* get_a_processor(machine* m, bool stays) noexcept {
     scheduler& s = the_scheduler;
     // If there is a taker, it has stored 1 over steered_taken before its barrier, as for enter() (steering.h).
     if (m->taken.load(std::memory_order_acquire) == steered_taken) {
@@ -114,11 +123,15 @@ bool others_lack_a_thread() noexcept {
         processor* p = take_idle_processor(m->last_p);
         if (p == nullptr) p = catch_offered();
         // A wired thread runs no other goroutine.
-        const bool stays = p != nullptr && (m->locked_g != nullptr || !others_lack_a_thread());
-        if (stays) {
+        const bool wired = m->locked_g != nullptr;
+        const bool gives_thread = !wired && others_lack_a_thread();
+        const bool queues = p == nullptr || gives_thread;
+        const bool binds = queues && stays && !wired && !gives_thread;
+        if (!queues) {
             s.hand_offs.returns_idle.add();
         } else {
             s.hand_offs.returns_queued.add();
+            if (binds) bind_until_back(m, self);
             self->saved.store(0, std::memory_order_relaxed);
             if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
             transition<goroutine_state::running, goroutine_state::runnable>(self->state);
@@ -129,8 +142,14 @@ bool others_lack_a_thread() noexcept {
             give(p, m);
             wake_monitor_if_asleep();
         }
-        return stays ? m : leave_queued(m, self);
+        if (!queues) return m;
+        m = leave_queued(m, self);
+        if (binds) unbind(m, self);
+        return m;
     }
 }
+
+[[gnu::noinline]] machine* enter_slow(machine* m) noexcept { return get_a_processor(m, true); }
+[[gnu::noinline]] machine* enter_slow_from_call(machine* m) noexcept { return get_a_processor(m, false); }
 
 }  // namespace dunlin::sched

@@ -42,9 +42,11 @@
 namespace dunlin::inline v0_1::sched {
 
 // The goroutine may have lost its processor meanwhile: then gets one, perhaps by waiting in the global queue. Returns
-// the machine that it is on afterwards. Called upwards, since it is part of a goroutine's life:
-// goroutines/reenter.cpp.
+// the machine that it is on afterwards: the same one, unless no more threads can be had. Called upwards, since it is
+// part of a goroutine's life: goroutines/reenter.cpp.
 machine* enter_slow(machine* m) noexcept;
+// The same at the end of blocking(): the goroutine may be on another machine afterwards.
+machine* enter_slow_from_call(machine* m) noexcept;
 
 // Fatal, in checking builds, unless m's thread is inside the runtime.
 inline void assert_inside([[maybe_unused]] const machine* m) noexcept {
@@ -69,6 +71,14 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
     m->in_runtime.store(1, std::memory_order_relaxed);                      // E1
     platform::light_barrier();                                              // E2
     if (DUNLIN_UNLIKELY(m->taken.load(std::memory_order_acquire) != 0)) return enter_slow(m);  // E3
+    return m;
+}
+
+// The same at the end of blocking(), after which a goroutine may be on another thread.
+[[gnu::always_inline]] inline machine* enter_from_call(machine* m) noexcept {
+    m->in_runtime.store(1, std::memory_order_relaxed);
+    platform::light_barrier();
+    if (DUNLIN_UNLIKELY(m->taken.load(std::memory_order_acquire) != 0)) return enter_slow_from_call(m);
     return m;
 }
 
