@@ -422,7 +422,7 @@ int holder_of_a_mutex_of_ours() {
         dunlin::go({.name = "holder"}, [] {
             const std::lock_guard guard(ours);
             is_held = true;
-            while (Computes) {}
+            for (volatile bool computes = Computes; computes;) {}
             dunlin::sleep_for(1h);
         });
         while (!is_held) dunlin::sleep_for(1ms);
