@@ -517,7 +517,7 @@ std::error_code error_of_node(chan_core* n) noexcept {
 // The cause where none was given: one exception for the whole program, made when it is asked for. Making one for each
 // cancellation took a sixth of the time of a deadline that is set and cancelled. No function-local static: a goroutine
 // may be left behind while it initialises one.
-static const std::exception_ptr& plain_cause(errc e) noexcept {
+static std::exception_ptr plain_cause(errc e) noexcept try {
     static platform::atomic<const std::exception_ptr*> made[2];
     auto& mine = made[e == errc::cancelled ? 0 : 1];
     const std::exception_ptr* there = mine.load(std::memory_order_acquire);
@@ -530,6 +530,8 @@ static const std::exception_ptr& plain_cause(errc e) noexcept {
         delete fresh;
     }
     return *there;
+} catch (...) {
+    return std::current_exception();  // no memory for it
 }
 
 std::exception_ptr cause_of_node(chan_core* n) noexcept {

@@ -66,7 +66,17 @@ int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    const int error = pthread_create(&thread, &attributes, entry, argument);
+    int error = pthread_create(&thread, &attributes, entry, argument);
+    if (error == EINVAL) {
+        // glibc takes the program's thread_local objects out of the stack, and they leave too little of ours.
+        pthread_attr_t usual;
+        if (pthread_getattr_default_np(&usual) == 0) {
+            std::size_t bytes = 0;
+            if (pthread_attr_getstacksize(&usual, &bytes) == 0) pthread_attr_setstacksize(&attributes, bytes);
+            pthread_attr_destroy(&usual);
+            error = pthread_create(&thread, &attributes, entry, argument);
+        }
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pthread_attr_destroy(&attributes);
     return error;

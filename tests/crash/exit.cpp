@@ -414,7 +414,31 @@ int holder_that_calls() {
     return 1;
 }
 
-// The same with a mutex of the library's: computing or parked, the holder is lost with it.
+// Main waits for a goroutine that was left behind while it waited for another that was.
+int holders_in_a_chain() {
+    static std::mutex far;
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::go({.name = "far"}, [] {
+            const std::lock_guard guard(far);
+            is_wanted = true;
+            const auto end = std::chrono::steady_clock::now() + 300ms;
+            while (std::chrono::steady_clock::now() < end) {}
+        });
+        while (!is_wanted) dunlin::sleep_for(1ms);
+        dunlin::go({.name = "near"}, [] {
+            const std::lock_guard guard(held);
+            is_held = true;
+            const std::lock_guard other(far);
+        });
+        while (!is_held) dunlin::sleep_for(1ms);
+        dunlin::sleep_for(20ms);  // by then it sleeps for the other lock
+    });
+    alarm(20);
+    const std::lock_guard guard(held);
+    return 0;
+}
+
+// A mutex of the library's: computing or parked, the holder is lost with it.
 template <bool Computes>
 int holder_of_a_mutex_of_ours() {
     static dunlin::mutex ours;
@@ -464,6 +488,7 @@ constexpr support::scenario all[] = {
     {"exit_by_a_thread_beside_a_holder", exit_beside_a_holder<false>},
     {"thread_beside_a_holder", thread_beside_a_holder},
     {"holder_that_calls", holder_that_calls},
+    {"holders_in_a_chain", holders_in_a_chain},
     {"computing_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<true>},
     {"waiting_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<false>},
     {"leak_report", leak_report},

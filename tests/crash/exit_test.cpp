@@ -78,6 +78,13 @@ TEST(LeftHolder, IsNamedWhenItCannotGoOn) {
     EXPECT_NE(r.err.find("it stays locked"), std::string::npos) << r;
 }
 
+TEST(LeftHolder, GoesOnBehindAnother) {
+    if (support::sanitized) GTEST_SKIP() << "as above";
+    const auto r = leave("holders_in_a_chain");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "had the lock\n") << r;
+}
+
 TEST(LeftHolder, OfAMutexOfOursIsNamed) {
     for (const char* scenario : {"computing_holder_of_a_mutex_of_ours", "waiting_holder_of_a_mutex_of_ours"}) {
         const auto r = leave(scenario);

@@ -106,7 +106,16 @@ machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noe
     return m;
 }
 
-suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
+// It has been left behind, and has not stopped: it sleeps in the kernel, perhaps for a lock.
+bool is_left_awake(pid_t tid) noexcept {
+    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
+    while (m != nullptr && m->tid != tid) m = m->all_next;
+    return m != nullptr && m->condemned.load(std::memory_order_relaxed) && !m->frozen.load(std::memory_order_relaxed);
+}
+
+// Follows the holders: one that was left behind while it waited for another lock stops once it has that, and is let go
+// then.
+suspicion look_at(pid_t waiter, std::int64_t now_ns, unsigned links = 8) noexcept {
     if (waiter == 0) return {};
     platform::lock_wait wait = platform::lock_waited_for(waiter);
     if (may_stop_at(wait.code)) wait.unnamed = nullptr;  // the code that waits is the program's own, or this library's
@@ -115,11 +124,16 @@ suspicion look_at(pid_t waiter, std::int64_t now_ns) noexcept {
     found.owner = frozen_holder(wait, found.same_wait(to_let_go) ? turns_of_wait : 0);
     if (found.owner != nullptr) return found;
     if (wait.unnamed == nullptr && wait.lock != said_of) found.lost = lost_holder(wait.owners);
-    return found.found() ? found : suspicion{};
+    if (found.found()) return found;
+    for (const pid_t owner : wait.owners) {
+        if (links == 0 || owner <= 0 || owner == waiter || !is_left_awake(owner)) continue;
+        return look_at(owner, now_ns, links - 1);
+    }
+    return {};
 }
 
-// A thread of a goroutine that has been left behind waits for nothing that matters, and one in the runtime for no lock
-// of libc.
+// A thread of a goroutine that has been left behind waits for nothing that matters by itself (look_at() comes to it if
+// it holds what another thread waits for), and one in the runtime for no lock of libc.
 bool may_wait_for_frozen(pid_t tid) noexcept {
     const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
     while (m != nullptr && m->tid != tid) m = m->all_next;
