@@ -12,7 +12,8 @@ void unlock_os_thread() noexcept;
 
 // By the program, and not only while it waits for a processor. For dumps, while the world stands still.
 inline bool is_wired(const goroutine* g) noexcept {
-    return (g->flags & goroutine::locked) && g->extra->thread_locks != 0;
+    // One that was frozen while it waited for a processor has given its lent extra part back (dismiss_locked_machines).
+    return (g->flags & goroutine::locked) && g->extra != nullptr && g->extra->thread_locks != 0;
 }
 
 // Called on the scheduler's stack of a machine whose wired goroutine has left: gives the processor away, sleeps until
