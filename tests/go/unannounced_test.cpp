@@ -289,13 +289,14 @@ TEST_P(GoSyscallP, ACallThatNeverWaitsLeavesTheGoroutineOnItsThread) {
         std::atomic<int> moved{0};
         const auto before = dunlin::runtime::stats().hand_offs.returns_queued;
         many_without_a_processor([&] {
-            const std::thread::id here = std::this_thread::get_id();
+            // Not std::this_thread::get_id(): the compiler may keep pthread_self() across the calls.
+            const pid_t here = ::gettid();
             c.try_send(1);
-            if (std::this_thread::get_id() != here) ++moved;
+            if (::gettid() != here) ++moved;
             dunlin::go([] {});
-            if (std::this_thread::get_id() != here) ++moved;
+            if (::gettid() != here) ++moved;
             cv.notify_one();
-            if (std::this_thread::get_id() != here) ++moved;
+            if (::gettid() != here) ++moved;
         });
         EXPECT_EQ(moved.load(), 0);
         EXPECT_GT(dunlin::runtime::stats().hand_offs.returns_queued, before) << "none has waited for a processor";
