@@ -86,7 +86,9 @@ TEST(LeftHolder, GoesOnBehindAnother) {
 }
 
 TEST(LeftHolder, OfAMutexOfOursIsNamed) {
-    for (const char* scenario : {"computing_holder_of_a_mutex_of_ours", "waiting_holder_of_a_mutex_of_ours"}) {
+    for (const std::string scenario : {"computing_holder_of_a_mutex_of_ours", "waiting_holder_of_a_mutex_of_ours"}) {
+        // ThreadSanitizer delivers a signal at the next call that it intercepts, and such a loop has none.
+        if (support::under_thread && scenario.front() == 'c') continue;
         const auto r = leave(scenario);
         EXPECT_EQ(r.signal, SIGALRM) << r;
         EXPECT_NE(r.err.find("dunlin: a thread waits for the mutex at "), std::string::npos) << r;
