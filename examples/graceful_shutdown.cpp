@@ -1,24 +1,17 @@
 // graceful_shutdown.cpp - SIGTERM ends a service: it takes no new requests, and finishes those under way, for at most a
 // second.
+#include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <thread>
+#include <exception>
+#include <string>
+#include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
 
 using namespace std::chrono_literals;
 
 namespace {
-
-// A plain thread waits for the signal and reports it on a channel, which threads and goroutines share.
-dunlin::receiver<int> signals(const sigset_t& set) {
-    dunlin::chan<int> out(1);
-    std::thread([=] {
-        int number = 0;
-        if (sigwait(&set, &number) == 0) out.send(number);
-    }).detach();
-    return out;
-}
 
 struct service {
     dunlin::chan<int> requests;
@@ -40,21 +33,24 @@ struct service {
     }
 };
 
+std::string why(const dunlin::context& ctx) {
+    try {
+        std::rethrow_exception(ctx.cause());
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+}
+
 }  // namespace
 
 int main() {
-    sigset_t set;  // blocked before any thread exists, so that all threads inherit this
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, nullptr);
-
-    return dunlin::run([&] {
-        auto [accepting, stop] = dunlin::with_cancel(dunlin::context::background());
+    return dunlin::run([] {
+        dunlin::signal_context accepting({SIGTERM, SIGINT});
         service s;
-        auto served = dunlin::spawn([&s, accepting = accepting] { s.serve(accepting); });
+        auto served = dunlin::spawn([&] { s.serve(accepting); });
 
         std::atomic<int> accepted{0};
-        auto client = dunlin::spawn([&, accepting = accepting] {
+        auto client = dunlin::spawn([&] {
             try {
                 for (;;) {
                     s.requests.send(1, accepting);
@@ -65,8 +61,9 @@ int main() {
             }
         });
 
-        const int number = *signals(set).recv();
-        stop();
+        accepting.done().recv();
+        const std::string reason = why(accepting);
+        accepting.stop();  // a second signal ends the program at once
         dunlin::chan<bool> finished(1);
         dunlin::go([&] {
             served.wait();
@@ -74,7 +71,7 @@ int main() {
         });
         const bool in_time = finished.recv_for(1s).has_value();
         client.wait();
-        std::printf("signal %d: %d of %d requests finished%s\n", number, s.handled.load(), accepted.load(),
+        std::printf("%s: %d of %d requests finished%s\n", reason.c_str(), s.handled.load(), accepted.load(),
             in_time ? "" : ", the others were given up");
         return in_time && s.handled.load() == accepted.load() ? 0 : 1;
     });

@@ -76,6 +76,12 @@ private:
 
 [[noreturn]] DUNLIN_API void throw_bad_policy(int policy);  // std::invalid_argument
 
+template <class F, class... Args>
+struct async_result : std::invoke_result<std::decay_t<F>, std::decay_t<Args>...> {};
+template <class F, class... Args>
+    requires(!fits<F, Args...>)
+struct async_result<F, Args...> : std::type_identity<void> {};  // a static_assert says what is wrong
+
 }  // namespace detail
 
 /// Calls f(args...) and returns a future for its result or exception, with the interface of std::async.
@@ -97,31 +103,40 @@ private:
 ///           exit_goroutine().
 /// Call from Goroutines and plain threads.
 template <class F, class... Args>
-    requires detail::goroutine_function<F, Args...>
 [[nodiscard, gnu::always_inline]] inline auto async(launch policy, F&& f, Args&&... args)
-    -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
-    using result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
-    using call = detail::call_of<F, Args...>;
-    detail::check_function(f, "dunlin::async");
-    if ((policy & launch::async) == launch::async) {
-        using frame = detail::async_frame<result, call>;
-        auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);
-        detail::launch<frame>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, frame::entry,
-            state.get(), std::forward<F>(f), std::forward<Args>(args)...);
-        return detail::future_access::make(state.release());
+    -> future<typename detail::async_result<F, Args...>::type> {
+    static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Args...>) {
+        using result = typename detail::async_result<F, Args...>::type;
+        using call = detail::call_of<F, Args...>;
+        detail::check_function(f, "dunlin::async");
+        if ((policy & launch::async) == launch::async) {
+            using frame = detail::async_frame<result, call>;
+            auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);
+            detail::launch<frame>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, frame::entry,
+                state.get(), std::forward<F>(f), std::forward<Args>(args)...);
+            return detail::future_access::make(state.release());
+        }
+        if ((policy & launch::deferred) != launch::deferred) detail::throw_bad_policy(static_cast<int>(policy));
+        using deferred = detail::deferred_state<result, call>;
+        return detail::future_access::make<result>(
+            new deferred(std::in_place, std::forward<F>(f), std::forward<Args>(args)...));
+    } else {
+        return {};
     }
-    if ((policy & launch::deferred) != launch::deferred) detail::throw_bad_policy(static_cast<int>(policy));
-    using deferred = detail::deferred_state<result, call>;
-    return detail::future_access::make<result>(
-        new deferred(std::in_place, std::forward<F>(f), std::forward<Args>(args)...));
 }
 
 /// The same with launch::async.
 template <class F, class... Args>
-    requires(detail::goroutine_function<F, Args...> && !std::same_as<std::decay_t<F>, launch>)
+    requires(!std::same_as<std::decay_t<F>, launch>)
 [[nodiscard, gnu::always_inline]] inline auto async(F&& f, Args&&... args)
-    -> future<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>> {
-    return dunlin::async(launch::async, std::forward<F>(f), std::forward<Args>(args)...);
+    -> future<typename detail::async_result<F, Args...>::type> {
+    static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+    if constexpr (detail::fits<F, Args...>) {
+        return dunlin::async(launch::async, std::forward<F>(f), std::forward<Args>(args)...);
+    } else {
+        return {};
+    }
 }
 
 }  // namespace dunlin

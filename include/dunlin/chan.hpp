@@ -237,7 +237,7 @@ public:
     using reference = T&&;
 
     receive_iterator() = default;
-    receive_iterator(const Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
+    receive_iterator(Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
 
     /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. The value has left the channel by then: if
     /// initialising the loop's variable throws, the value is lost. Where that matters, use `for (T&& v : c)`, which
@@ -252,7 +252,7 @@ public:
     friend bool operator==(const receive_iterator& i, std::default_sentinel_t) noexcept { return !i.value_; }
 
 private:
-    const Source* source_ = nullptr;
+    Source* source_ = nullptr;
     std::source_location where_;
     mutable std::optional<T> value_;
 };
@@ -342,7 +342,7 @@ public:
     }
 
     /// Iterates over the values received, until the channel is closed and drained.
-    receive_iterator<Self, T> begin(std::source_location where = std::source_location::current()) const {
+    receive_iterator<const Self, T> begin(std::source_location where = std::source_location::current()) const {
         return {static_cast<const Self*>(this), where};
     }
     std::default_sentinel_t end() const noexcept { return {}; }

@@ -87,6 +87,11 @@ template <class Predicate>
 // what an if can test: the conversion to bool may be explicit
 concept condition = requires(Predicate& p) { static_cast<bool>(std::invoke(p)); };
 
+template <class Lock>
+concept not_its_lock = !std::derived_from<Lock, std::unique_lock<mutex>>;
+#define DUNLIN_NEEDS_ITS_LOCK \
+    "dunlin::condition_variable waits with a std::unique_lock<dunlin::mutex>; condition_variable_any takes any lock"
+
 // Everything that does not depend on the kind of lock.
 template <class Self>
 class condition_operations {
@@ -289,6 +294,22 @@ public:
     bool wait_for(lock_type& lock, const std::chrono::duration<Rep, Period>& d, Predicate ready,
         std::source_location where = std::source_location::current()) {
         return wait_to(lock, after(detail::deadline_in(d)), ready, where);
+    }
+
+    // Another lock than this one's.
+    template <detail::not_its_lock Lock, class... More>
+    void wait(Lock&, More&&...) {
+        static_assert(detail::always_false<Lock>, DUNLIN_NEEDS_ITS_LOCK);
+    }
+    template <detail::not_its_lock Lock, class... More>
+    cv_status wait_for(Lock&, More&&...) {
+        static_assert(detail::always_false<Lock>, DUNLIN_NEEDS_ITS_LOCK);
+        return {};
+    }
+    template <detail::not_its_lock Lock, class... More>
+    cv_status wait_until(Lock&, More&&...) {
+        static_assert(detail::always_false<Lock>, DUNLIN_NEEDS_ITS_LOCK);
+        return {};
     }
 
     /// As mutex::native_handle().

@@ -305,6 +305,10 @@ void sleep_for(const std::chrono::duration<Rep, Period>& d,
     std::source_location where = std::source_location::current()) {
     dunlin::sleep_for(d, where);
 }
+template <detail::number N, class... More>
+void sleep_for(N, const More&...) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+}
 template <class Clock, class Duration>
 void sleep_until(const std::chrono::time_point<Clock, Duration>& t,
     std::source_location where = std::source_location::current()) {

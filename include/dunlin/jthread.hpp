@@ -66,16 +66,16 @@ public:
     /// f, args   Decay-copied as by std::thread, and destroyed on the goroutine when f has returned.
     /// Throws    As go(), and std::bad_alloc for the token.
     template <class F, class... Args>
-        requires(!std::same_as<std::remove_cvref_t<F>, jthread> && !std::same_as<std::remove_cvref_t<F>, go_options> &&
-                 (detail::goroutine_function<F, std::stop_token, Args...> || detail::goroutine_function<F, Args...>))
+        requires(!std::same_as<std::remove_cvref_t<F>, jthread> && detail::not_options<F>)
     [[gnu::always_inline]] explicit jthread(F&& f, Args&&... args) {
-        start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(runs<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (runs<F, Args...>) start(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
     }
     /// The same with options.
     template <class F, class... Args>
-        requires(detail::goroutine_function<F, std::stop_token, Args...> || detail::goroutine_function<F, Args...>)
     [[gnu::always_inline]] explicit jthread(const go_options& options, F&& f, Args&&... args) {
-        start(&options, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(runs<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (runs<F, Args...>) start(&options, std::forward<F>(f), std::forward<Args>(args)...);
     }
     jthread(jthread&& other) noexcept : stop_(std::move(other.stop_)), handle_(std::exchange(other.handle_, nullptr)) {}
     jthread& operator=(jthread&& other) noexcept {
@@ -141,9 +141,12 @@ public:
 
 private:
     template <class F, class... Args>
+    static constexpr bool runs = detail::fits<F, std::stop_token, Args...> || detail::fits<F, Args...>;
+
+    template <class F, class... Args>
     [[gnu::always_inline]] void start(const go_options* options, F&& f, Args&&... args) {
         detail::check_function(f, "dunlin::jthread");
-        if constexpr (detail::goroutine_function<F, std::stop_token, Args...>) {
+        if constexpr (detail::fits<F, std::stop_token, Args...>) {
             launch<detail::call_of<F, std::stop_token, Args...>>(
                 options, std::forward<F>(f), stop_.get_token(), std::forward<Args>(args)...);
         } else {

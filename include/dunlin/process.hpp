@@ -40,6 +40,8 @@ struct process_options {
     std::filesystem::path directory = {};  ///< to start in; empty: this process's
     /// the whole environment: `process_environment{{"HOME", "/"}}`; none: this process's
     std::optional<process_environment> environment = {};
+    /// in a process group of its own, with what it starts: kill_group() reaches them all, a terminal's Ctrl-C none
+    bool own_group = false;
 };
 
 /// A handle of a child process. Movable; default-constructed or moved from, it refers to none.
@@ -91,6 +93,11 @@ public:
     /// that has got its number. Throws io_error.
     bool kill(int signal = 15);
     bool kill(int signal, std::error_code& ec);
+    /// Sends a signal to all processes of the child's group: the child, and what it has started. False if the child has
+    /// ended and was reaped: the group's number may be another's then, whatever the child has left running. Throws
+    /// io_error; std::logic_error if it was not started with process_options::own_group.
+    bool kill_group(int signal = 15);
+    bool kill_group(int signal, std::error_code& ec);
 
     struct result {
         exit_status status;

@@ -132,8 +132,8 @@ template <class T, class Handler>
 class receive_case : public case_base {
 public:
     template <class H>
-    receive_case(chan_core* core, bool own, H&& handler, std::source_location w)
-        : case_base(case_kind::receive, w), channel_(core, own), handler_(std::forward<H>(handler)) {}
+    receive_case(chan_core* c, bool own, H&& handler, std::source_location w)
+        : case_base(case_kind::receive, w), channel_(c, own), handler_(std::forward<H>(handler)) {}
     receive_case(receive_case&& other) : case_base(case_kind::receive, other.where),
         channel_(std::move(other.channel_)), handler_(std::move(other.handler_)) {}
 
@@ -222,9 +222,9 @@ template <class T, class Handler>
 class send_case : public case_base {
 public:
     template <class Value, class H>
-    send_case(chan_core* core, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
+    send_case(chan_core* c, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
         : case_base(case_kind::send, w),
-          channel_(core, own),
+          channel_(c, own),
           handler_(std::forward<H>(handler)),
           value_(static_cast<given<Value>>(value)) {
         if constexpr (std::same_as<Value, T> && !std::is_trivially_copyable_v<T> && !needs_box<T>) {
@@ -426,6 +426,12 @@ template <std::derived_from<context> Context, class Handler = detail::no_handler
     } else {
         return detail::no_case();
     }
+}
+
+template <class T, class... Handler>
+auto on_done(const receiver<T>&, Handler&&...) {
+    static_assert(detail::always_false<T>, "dunlin::on_done takes the context itself; a channel is a case by dunlin::on_recv");
+    return detail::no_case();
 }
 
 /// A case of select(): none of the others is ready now. select() does not wait then. A select() has at most one.

@@ -3,6 +3,7 @@
 
 #include <dunlin/config.hpp>
 
+#include <concepts>
 #include <csignal>
 #include <cstddef>
 #include <initializer_list>
@@ -64,6 +65,12 @@ class DUNLIN_API signal_context : public cancellable {
 public:
     explicit signal_context(std::initializer_list<int> signals) : signal_context(context(), signals) {}
     signal_context(const context& parent, std::initializer_list<int> signals);
+    template <std::same_as<int>... Signals>
+        requires(sizeof...(Signals) > 0)
+    explicit signal_context(Signals...) {
+        static_assert(detail::always_false<Signals...>,
+            "dunlin::signal_context: the signals stand in braces: ({SIGINT, SIGTERM})");
+    }
     /// A moved-from object is a context that never ends.
     signal_context(signal_context&& other) noexcept
         : cancellable(static_cast<const cancellable&>(other)), signals_(std::move(other.signals_)) {

@@ -19,6 +19,9 @@
 #include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
+#define DUNLIN_IS_NO_RESULT_OF_THE_SET \
+    "dunlin::task_set: what the function returns cannot become the set's result type"
+
 namespace dunlin::inline v0_1 {
 
 /// Goroutines that belong together. Their results come in the order in which they end: the fastest first, and each
@@ -51,26 +54,36 @@ public:
 
     /// Starts a member. With a limit it waits for a place, see task_group::set_limit(): members that run hold places;
     /// results that wait to be taken do not.
-    template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
+    template <detail::not_options_nor_context F, class... Args>
     void go(F&& f, Args&&... args) {
-        begin([&](auto&& call) { members_.go(std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        static_assert(has_result<F, Args...>, DUNLIN_IS_NO_RESULT_OF_THE_SET);
+        if constexpr (detail::fits<F, Args...> && has_result<F, Args...>) {
+            begin([&](auto&& call) { members_.go(std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
+        }
     }
     /// The same if there is a place now. False: nothing was started, but f and its arguments have been copied or moved
     /// from.
     template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     bool try_go(F&& f, Args&&... args) {
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        static_assert(has_result<F, Args...>, DUNLIN_IS_NO_RESULT_OF_THE_SET);
         bool started = false;
-        begin([&](auto&& call) { started = members_.try_go(std::move(call)); }, std::forward<F>(f),
-              std::forward<Args>(args)...);
+        if constexpr (detail::fits<F, Args...> && has_result<F, Args...>) {
+            begin([&](auto&& call) { started = members_.try_go(std::move(call)); }, std::forward<F>(f),
+                std::forward<Args>(args)...);
+        }
         return started;
     }
     /// go(); the wait for a place ends when `ctx` is done, with context_cancelled.
     template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     void go(const dunlin::context& ctx, F&& f, Args&&... args) {
-        begin([&](auto&& call) { members_.go(ctx, std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        static_assert(has_result<F, Args...>, DUNLIN_IS_NO_RESULT_OF_THE_SET);
+        if constexpr (detail::fits<F, Args...> && has_result<F, Args...>) {
+            begin([&](auto&& call) { members_.go(ctx, std::move(call)); }, std::forward<F>(f),
+                std::forward<Args>(args)...);
+        }
     }
     /// As task_group::set_limit(). Results that have not been taken do not count as members.
     void set_limit(std::size_t n) {
@@ -135,6 +148,16 @@ public:
     void cancel() const { members_.cancel(); }
 
 private:
+    template <class F, class... Args>
+    static constexpr bool has_result = [] {
+        if constexpr (!detail::fits<F, Args...>) {
+            return true;  // that is said of it first
+        } else {
+            using returned = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
+            return std::is_void_v<T> || std::is_constructible_v<stored, returned>;
+        }
+    }();
+
     struct outcome {
         std::exception_ptr error;
         std::optional<stored> value;

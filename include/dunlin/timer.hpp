@@ -248,5 +248,10 @@ timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
         return {};
     }
 }
+template <detail::number N, class... F>
+timer after_func(N, F&&...) {
+    static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return {};
+}
 
 }  // namespace dunlin

@@ -69,7 +69,7 @@ void choose_preemption() {
     } else if (text == "signal") {
         sched::preemption_mode = preemption::signal;
     } else if (!text.empty()) {
-        platform::complain("DUNLIN_PREEMPTION", text, "is not one of signal, take, off");
+        platform::complain("DUNLIN_PREEMPTION", text, "is not one of signal, take, off, anywhere");
     }
     const std::string_view number = platform::environment_text("DUNLIN_PREEMPTION_SIGNAL");
     if (number.empty()) return;

@@ -50,6 +50,7 @@ platform::atomic<bool> fs::use_pidfd{true};
 struct process::state final : fs::watched {
     std::string name;  // constant
     int pid = -1;      // constant once the child is watched
+    bool own_group = false;  // constant
 
     platform::ranked_lock<platform::lock_rank::registry> lock;
     int pidfd = -1;           // lock; -1: none, or the child has ended
@@ -60,7 +61,8 @@ struct process::state final : fs::watched {
     std::shared_ptr<state> myself;  // non-null while the child is watched
 
     int watch(std::shared_ptr<state> self) noexcept;
-    bool send_signal(int signal, int& error) noexcept;
+    enum class target : bool { child, group };
+    bool send_signal(target to, int signal, int& error) noexcept;
     void happened() noexcept override;
     std::string text() const { return "process " + std::to_string(pid) + " (" + name + ")"; }
 
@@ -150,7 +152,7 @@ private:
 // The arguments of posix_spawn. The calls that build them fail only for lack of memory.
 class spawn_plan {
 public:
-    spawn_plan() {
+    explicit spawn_plan(bool own_group) {
         need(posix_spawn_file_actions_init(&actions_));
         if (posix_spawnattr_init(&attributes_) != 0) {
             posix_spawn_file_actions_destroy(&actions_);
@@ -162,7 +164,10 @@ public:
         sigaddset(&pipe_only, SIGPIPE);
         posix_spawnattr_setsigmask(&attributes_, &none);
         posix_spawnattr_setsigdefault(&attributes_, &pipe_only);
-        posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        const int group = own_group ? POSIX_SPAWN_SETPGROUP : 0;
+        posix_spawnattr_setpgroup(&attributes_, 0);
+        posix_spawnattr_setflags(&attributes_,
+            static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
     }
     ~spawn_plan() {
         posix_spawnattr_destroy(&attributes_);
@@ -251,8 +256,9 @@ void process::start(std::vector<std::string> command, const process_options& opt
 
     auto child = std::make_shared<state>();
     child->name = command[0];
+    child->own_group = options.own_group;
     watching watched(what);
-    spawn_plan plan;
+    spawn_plan plan(options.own_group);
     child_end ends[3];
     const auto place = [&](int target, process_stream how, fs::pipe_side side, byte_stream& ours) {
         int error = 0;
@@ -339,13 +345,15 @@ void process::state::fetch_status() noexcept {
 }
 
 // False without an error: the child has ended.
-bool process::state::send_signal(int signal, int& error) noexcept {
+bool process::state::send_signal(target to, int signal, int& error) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(lock);
     error = 0;
     if (ended) return false;
-    const long result = pidfd >= 0 ? platform::raw_syscall(SYS_pidfd_send_signal, pidfd, signal, 0, 0)
-                                   : platform::raw_syscall(SYS_kill, pid, signal);
+    // The group has the child's number, which stays taken as long as the child has not been reaped.
+    const bool one = to == target::child;
+    const long result = one && pidfd >= 0 ? platform::raw_syscall(SYS_pidfd_send_signal, pidfd, signal, 0, 0)
+                                          : platform::raw_syscall(SYS_kill, one ? pid : -pid, signal);
     if (result < 0 && result != -ESRCH) error = static_cast<int>(-result);
     return result == 0;
 }
@@ -385,8 +393,27 @@ receiver<exit_status> process::done() {
 bool process::kill(int signal, std::error_code& ec) {
     const std::shared_ptr<state> child = state_;
     int error = 0;
-    const bool sent = child != nullptr && child->send_signal(signal, error);
+    const bool sent = child != nullptr && child->send_signal(state::target::child, signal, error);
     ec = io::system_error_code(error);
+    return sent;
+}
+
+bool process::kill_group(int signal, std::error_code& ec) {
+    const std::shared_ptr<state> child = state_;
+    int error = 0;
+    if (child != nullptr && !child->own_group) {
+        throw std::logic_error("dunlin::process::kill_group: " + child->text() +
+            " is in this process's group: start it with process_options::own_group");
+    }
+    const bool sent = child != nullptr && child->send_signal(state::target::group, signal, error);
+    ec = io::system_error_code(error);
+    return sent;
+}
+
+bool process::kill_group(int signal) {
+    std::error_code ec;
+    const bool sent = kill_group(signal, ec);
+    if (ec) throw_error("send signal " + std::to_string(signal) + " to the group of " + state_->text(), ec.value());
     return sent;
 }
 

@@ -26,7 +26,7 @@ struct text_name final : netpoll::descriptor_name {
 };
 
 std::string describe(io_descriptor* d) {
-    if (d == nullptr) return "a handle that was never opened";
+    if (d == nullptr) return "a handle that was never opened, or was moved from";
     if (!io::is_socket(d) && d->name != nullptr) return static_cast<const text_name*>(d->name)->text;
     switch (io::kind_of(d)) {
     case io::kind::file: return "file";

@@ -128,6 +128,14 @@ void write_circle(page& to, const wait_graph& graph, const wait_graph& again, st
     }
 }
 
+// The world goes on. False: there is certainly none.
+bool there_may_be_a_circle() noexcept {
+    wait_graph guess(wait_graph::kind_of_look::guess);
+    bool any = !guess.usable();
+    guess.for_each_circle([&](std::uint32_t, std::uint32_t) { any = true; });
+    return any;
+}
+
 void write_circles(page& to) noexcept {
     wait_graph graph;
     if (!graph.usable()) return;
@@ -143,6 +151,8 @@ void write_circles(page& to) noexcept {
 
 }  // namespace
 
-void report_circles() noexcept { report_later(write_circles); }
+void report_circles() noexcept {
+    if (there_may_be_a_circle()) report_later(write_circles);
+}
 
 }  // namespace dunlin::observe

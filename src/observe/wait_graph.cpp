@@ -1,10 +1,12 @@
 #include "observe/wait_graph.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 
 #include "park/join.h"
 #include "platform/cpu.h"
+#include "platform/memory_map.h"
 #include "sched/data/descriptors.h"
 #include "sync/mutex_holder.h"
 
@@ -30,15 +32,15 @@ std::size_t count(bool (*which)(const goroutine&) noexcept) noexcept {
     return n;
 }
 
-// The group of which it is a member, or null (dunlin/wait_group.hpp, member_mark). A thread may write the first word
-// meanwhile if that is the callable's own: then it is not a mark.
-DUNLIN_NOT_INSTRUMENTED const void* group_of(const goroutine& g) noexcept {
-    const void* frame = g.inline_frame;
-    if (g.flags & goroutine::heap_frame) frame = *static_cast<void* const*>(frame);
-    if (frame == nullptr) return nullptr;
-    const std::uintptr_t mark = *static_cast<const volatile std::uintptr_t*>(frame);
-    return (mark & 7) == 1 ? reinterpret_cast<const void*>(mark - 1) : nullptr;
+// For a guess: what its owner may write meanwhile.
+template <class T>
+DUNLIN_NOT_INSTRUMENTED T peek(const volatile T& variable) noexcept {
+    return variable;
 }
+
+
+// A key of the index, beside the ids: what one that waits for the end of g keeps in waits_for.
+std::uint64_t key_of_end(const void* join_address) noexcept { return reinterpret_cast<std::uintptr_t>(join_address); }
 
 }  // namespace
 
@@ -46,14 +48,22 @@ std::size_t waiting_goroutines() noexcept { return count(waits); }
 
 bool wait_graph::by_group(const member& a, const member& b) noexcept { return std::less<>()(a.group, b.group); }
 
-wait_graph::wait_graph() noexcept : wait_graph(count(may_lead_on)) {}
+wait_graph::wait_graph(kind_of_look how) noexcept : wait_graph(how, count(may_lead_on)) {}
 
-wait_graph::wait_graph(std::size_t waiting) noexcept
-    : nodes_(waiting), by_id_(waiting), tops_(waiting), members_(waiting) {
+wait_graph::wait_graph(kind_of_look how, std::size_t waiting) noexcept
+    : how_(how), nodes_(waiting), by_id_(how == kind_of_look::guess ? 2 * waiting : waiting), tops_(waiting),
+      members_(waiting) {
     if (!usable()) return;
     sched::for_each_descriptor([&](const goroutine& g) {
         if (may_lead_on(g)) add(g);
     });
+    if (how == kind_of_look::exact) look_into_lot();
+    std::sort(members_.begin(), members_.end(), by_group);
+    for (node& n : nodes_) link(n);
+    if (how == kind_of_look::exact) link_joiners();
+}
+
+void wait_graph::look_into_lot() noexcept {
     park::for_each_in_lot([&](const park::lot_node& n) noexcept {
         const goroutine* g = n.owner->goroutine();
         if (g == nullptr) return;
@@ -63,8 +73,10 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
         at(number).object_kind = n.kind;
         at(number).limited = n.several;
     });
-    std::sort(members_.begin(), members_.end(), by_group);
-    for (node& n : nodes_) link(n);
+}
+
+// A joiner without a limit is not in the parking lot: the child names it.
+void wait_graph::link_joiners() noexcept {
     for (std::uint32_t child = 0; child < nodes_.size(); ++child) {
         const goroutine* const joiner = park::joiner_of(at(child).g);
         if (const std::uint32_t number = joiner != nullptr ? by_id_.find(joiner->id) : none; number != none) {
@@ -76,7 +88,11 @@ wait_graph::wait_graph(std::size_t waiting) noexcept
 void wait_graph::add(const goroutine& g) noexcept {
     const auto number = static_cast<std::uint32_t>(nodes_.size());
     if (!nodes_.add({&g, g.waits_since_ns, nullptr, {}, kind::none, false, none, 0, 0, 0, none, 0})) return;
-    by_id_.set(g.id, number);
+    if (how_ == kind_of_look::guess) {
+        at(number).object = peek(g.link);
+        by_id_.set(key_of_end(&g.join), number);
+    }
+    by_id_.set(peek(g.id), number);
     const bool runs_another = g.reason.load(std::memory_order_relaxed) == wait_reason::in_place_join;
     if ((g.flags & goroutine::in_place) != 0 && !runs_another) {
         tops_.set(reinterpret_cast<std::uintptr_t>(static_cast<stack::slot*>(g.stack)), number);
@@ -84,12 +100,34 @@ void wait_graph::add(const goroutine& g) noexcept {
     if (const void* group = group_of(g)) members_.add({group, number});
 }
 
+// The group of which it is a member, or null (dunlin/wait_group.hpp, member_mark). A thread may write the first word
+// meanwhile if that is the callable's own: then it is not a mark.
+DUNLIN_NOT_INSTRUMENTED const void* wait_graph::group_of(const goroutine& g) noexcept {
+    std::uintptr_t mark = *reinterpret_cast<const volatile std::uintptr_t*>(g.inline_frame);
+    if (g.flags & goroutine::heap_frame) {
+        const auto* frame = reinterpret_cast<const std::uintptr_t*>(mark);
+        if (frame == nullptr) return nullptr;
+        mark = how_ == kind_of_look::guess ? word_at(frame) : *static_cast<const volatile std::uintptr_t*>(frame);
+    }
+    return (mark & 7) == 1 ? reinterpret_cast<const void*>(mark - 1) : nullptr;
+}
+
+// For a guess: what may no longer be there. 0: it is not.
+std::uintptr_t wait_graph::word_at(const void* address) noexcept {
+    std::uintptr_t word = 0;
+    const long n = platform::read_own_memory(reinterpret_cast<std::uintptr_t>(address), &word, sizeof word);
+    if (n < 0 && n != -EFAULT) refused_ = true;
+    return n == sizeof word ? word : 0;
+}
+
 void wait_graph::link(node& n) noexcept {
+    const bool guess = how_ == kind_of_look::guess;
     switch (n.g->reason.load(std::memory_order_relaxed)) {
     case wait_reason::mutex_lock:
-        if (n.object == nullptr || n.object_kind != park::lot_kind::mutex) return;
+        if (n.object == nullptr || (!guess && n.object_kind != park::lot_kind::mutex)) return;
         n.how = kind::mutex;
-        n.to = by_id_.find(detail::mutex_holder::goroutine(n.object));
+        n.to = by_id_.find(guess ? word_at(detail::mutex_holder::owner_of(n.object))
+                                 : detail::mutex_holder::goroutine(n.object));
         return;
     case wait_reason::in_place_join:
         n.how = kind::in_place;
@@ -97,7 +135,7 @@ void wait_graph::link(node& n) noexcept {
         return;
     case wait_reason::wait_group_wait:
     case wait_reason::task_group_wait: {
-        if (n.object == nullptr || n.object_kind != park::lot_kind::group) return;
+        if (n.object == nullptr || (!guess && n.object_kind != park::lot_kind::group)) return;
         n.how = kind::group;
         const member wanted{n.object, 0};
         const auto [begin, end] = std::equal_range(members_.begin(), members_.end(), wanted, by_group);
@@ -109,7 +147,8 @@ void wait_graph::link(node& n) noexcept {
         n.how = kind::join;
         // A joiner with a limit stands in the parking lot, at the address of the child's `join`. The child's task keeps
         // that descriptor.
-        if (n.object != nullptr) n.to = by_id_.find(park::child_of(n.object)->id);
+        if (n.object == nullptr) return;
+        n.to = by_id_.find(guess ? key_of_end(n.object) : park::child_of(n.object)->id);
         return;
     default: return;
     }

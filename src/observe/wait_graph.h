@@ -9,6 +9,9 @@
 //            none to or from a plain thread.
 // Circles    All edges mean "needs", so the goroutines in a circle of edges cannot go on, unless one of the waits has a
 //            limit, or another goroutine unlocks a mutex that one of them holds: the report says which it is.
+// Guess      Without stopping the world: a circle stays as it is, so a graph that is made of the descriptors alone,
+//            while they change, has it for certain. It may have others that never were. So the world is stopped only
+//            where the guess has a circle.
 // Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two
 //            graphs are made, one after the other. An edge that is in both, from a wait that began at the same moment,
 //            was there all the time between the two, since both its ends waited all the time. So a circle of such edges
@@ -16,9 +19,10 @@
 //            parking lot in both graphs stood there all the time, since it would have to run to come back; a holder
 //            that waits does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a
 //            hand-over takes the waiter off the parking lot first.
-// Cost       A look at each descriptor and at each waiter in the parking lot. The latter lie on stacks that nothing has
-//            touched for long, which costs up to 1 us each. It is done only when the monitor has seen a goroutine wait
-//            for long (sched/monitor/monitor.cpp), and twice only where the first graph has a circle.
+// Cost       The guess: a look at each descriptor, and a system call for each waiter for a mutex and for each that may
+//            be a group's member and has a large callable. The exact graphs look at each waiter in the parking lot as
+//            well. These lie on stacks that nothing has touched for long, which costs up to 5 us each. All this is done
+//            only when the monitor has seen a goroutine wait for long (sched/monitor/monitor.cpp).
 // Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp
 #pragma once
 
@@ -47,13 +51,16 @@ public:
     };
     static constexpr std::uint32_t none = mapped_index::none;
 
-    // Of the goroutines that wait for a lock or for the end of others. The world must be stopped.
-    wait_graph() noexcept;
+    enum class kind_of_look : bool { exact, guess };
+    // Of the goroutines that wait for a lock or for the end of others. For an exact one the world must be stopped.
+    explicit wait_graph(kind_of_look how = kind_of_look::exact) noexcept;
     wait_graph(const wait_graph&) = delete;
     wait_graph& operator=(const wait_graph&) = delete;
 
-    // False: there is no memory.
-    bool usable() const noexcept { return nodes_.usable() && by_id_.usable() && tops_.usable() && members_.usable(); }
+    // False: there is no memory, or the kernel does not let a guess read memory that may not be there.
+    bool usable() const noexcept {
+        return nodes_.usable() && by_id_.usable() && tops_.usable() && members_.usable() && !refused_;
+    }
 
     node& at(std::uint32_t n) const noexcept { return nodes_[n]; }
     std::uint32_t edges_of(const node& n) const noexcept {
@@ -75,13 +82,19 @@ private:
         const void* group;
         std::uint32_t number;
     };
-    explicit wait_graph(std::size_t waiting) noexcept;  // at most so many
+    wait_graph(kind_of_look how, std::size_t waiting) noexcept;  // at most so many
+    const void* group_of(const sched::goroutine& g) noexcept;
+    std::uintptr_t word_at(const void* address) noexcept;
+    void look_into_lot() noexcept;
+    void link_joiners() noexcept;
     static bool by_group(const member& a, const member& b) noexcept;
     void add(const sched::goroutine& g) noexcept;
     void link(node& n) noexcept;
 
+    const kind_of_look how_;
+    bool refused_ = false;
     mapped_array<node> nodes_;
-    mapped_index by_id_;        // the goroutine's id
+    mapped_index by_id_;        // the goroutine's id; for a guess also the address of its `join`
     mapped_index tops_;         // a stack's address: the goroutine that waits there, run in place by the others on it
     mapped_array<member> members_;  // by group
 };

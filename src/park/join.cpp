@@ -57,6 +57,7 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
 [[gnu::noinline]] void park_until_end_of(sched::goroutine* child, const std::source_location& where) noexcept {
     waiter w;
     w.enter();
+    if (w.goroutine() != nullptr) w.goroutine()->set_waits_for(&child->join);
     w.prepare(sched::wait_reason::task_join, where);
     std::uintptr_t expected = 0;
     while (expected != ended) {

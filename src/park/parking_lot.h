@@ -44,6 +44,7 @@ struct lot_node : wait_node {
     lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object),
         kind(k) {
         several = limited;
+        if (w->goroutine() != nullptr) w->goroutine()->set_waits_for(object);
     }
 
     lot_node* after() const noexcept { return static_cast<lot_node*>(next); }

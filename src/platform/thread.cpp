@@ -263,11 +263,43 @@ namespace {
 //   call_once   pthread_once() waits for a word that says "in progress" in this process, in libc, and not through its
 //               syscall() as std::atomic's wait() does. (pthread_barrier_wait() waits for a count, which is never 1;
 //               only in the child of a fork might the two be the same.)
-//   readers     the first writer waits for __wrphase_futex, with 2; two words before it stands eight times the number
-//               of readers
+//   readers     a pthread_rwlock_t counts its readers: the first writer waits for them at __wrphase_futex, other
+//               writers at __writers_futex, and readers that let writers pass at __readers
 struct futex_call {
     unsigned operation, value;
     std::uintptr_t code;  // the address behind the call
+};
+
+// The memory around the word slept for, as far as it could be read; else zeros.
+class words_around {
+public:
+    static constexpr int before = 3, behind = 7;
+    unsigned word[before + behind] = {};
+
+    unsigned operator[](int n) const noexcept { return word[before + n]; }
+    pid_t owner(int n) const noexcept { return static_cast<pid_t>((*this)[n]); }
+
+    // False: the word itself cannot be read. By now there may be another object here, or none: so the kernel reads the
+    // memory, and what lies around may be on a page that is not mapped: the word comes first.
+    bool read(std::uintptr_t address) noexcept {
+        constexpr std::size_t size = sizeof(unsigned);
+        const auto at = [](std::uintptr_t a) { return reinterpret_cast<void*>(a); };
+        const iovec here[] = {{word + before, size}, {word + before + 1, (behind - 1) * size}, {word, before * size}};
+        const iovec there[] = {{at(address), size}, {at(address + size), (behind - 1) * size},
+            {at(address - before * size), before * size}};
+        const long n = raw_syscall(
+            SYS_process_vm_readv, raw_syscall(SYS_getpid), syscall_arg(here), 3, syscall_arg(there), 3, 0);
+        return n >= static_cast<long>(size);
+    }
+
+    // A pthread_rwlock_t begins at this word: readers hold it, and a writer is the next.
+    bool is_read_lock_that_a_writer_wants(int first) const noexcept {
+        constexpr unsigned write_phase = 1, write_locked = 2, reader = 8, most_readers = 1 << 20;
+        constexpr int writer = 6;
+        const unsigned readers = (*this)[first];
+        return (readers & (write_phase | write_locked)) == write_locked && readers / reader != 0 &&
+            readers / reader < most_readers && (*this)[first + writer] == 0;
+    }
 };
 
 // The word of a pthread_once_t whose function is under way: one more than four times the number of forks before.
@@ -278,9 +310,10 @@ unsigned once_in_progress() noexcept {
     return value;
 }
 
-const char* what_is_unnamed(const futex_call& call, unsigned word, unsigned readers, int writer) noexcept {
+const char* what_is_unnamed(const futex_call& call, const words_around& around) noexcept {
     constexpr unsigned static_in_progress = 0x100, static_waited_for = 0x10000;
     constexpr std::uintptr_t syscall_bytes = 64;  // of libc's function, at most
+    const unsigned word = around[0];
     if (word != call.value) return nullptr;
     if (call.operation == FUTEX_WAIT && word == (static_in_progress | static_waited_for)) {
         return "initialises the static variable whose guard is";
@@ -289,12 +322,12 @@ const char* what_is_unnamed(const futex_call& call, unsigned word, unsigned read
     if (call.operation == FUTEX_WAIT_PRIVATE && word == once_in_progress() && !in_syscall) {
         return "is inside std::call_once() with the flag";
     }
-    constexpr unsigned most_readers = 1 << 20;
-    const bool first_writer = (call.operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET && word == 2 && writer == 0;
-    if (first_writer && readers >= 8 && readers / 8 < most_readers) {
-        return "reads under the read-write lock with the word";
-    }
-    return nullptr;
+    if ((call.operation & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET) return nullptr;
+    constexpr unsigned wanted = 2, wanted_and_taken = 3, reader_waits = 4;
+    const bool readers_hold = word == wanted ? around.is_read_lock_that_a_writer_wants(-2)
+        : word == wanted_and_taken           ? around.is_read_lock_that_a_writer_wants(-3)
+                                   : (word & reader_waits) != 0 && around.is_read_lock_that_a_writer_wants(0);
+    return readers_hold ? "reads under the read-write lock with the word" : nullptr;
 }
 
 }  // namespace
@@ -313,22 +346,15 @@ lock_wait lock_waited_for(pid_t tid) noexcept {
     // The word slept for is the first of a pthread_mutex_t, whose third word is its owner; or the third
     // (__wrphase_futex) or fourth (__writers_futex) of a pthread_rwlock_t, whose seventh word is its writer: the fifth
     // or fourth from here.
-    int words[5] = {}, before[2] = {};
     const auto address = static_cast<std::uintptr_t>(argument[0]);
-    // By now there may be another object here, or none: so the kernel reads the memory. The words before this one may
-    // be on a page that is not mapped: they are read last.
-    const iovec here[] = {{words, sizeof words}, {before, sizeof before}};
-    const iovec there[] = {{reinterpret_cast<void*>(address), sizeof words},
-                           {reinterpret_cast<void*>(address - sizeof before), sizeof before}};
-    const long self = raw_syscall(SYS_getpid);
-    const long read = raw_syscall(SYS_process_vm_readv, self, syscall_arg(here), 2, syscall_arg(there), 2, 0);
-    if (read < static_cast<long>(sizeof words) || words[0] == 0) return wait;
-    wait = {.lock = reinterpret_cast<const void*>(address), .owners = {words[2], words[3], words[4]}};
+    words_around around;
+    if (!around.read(address) || around[0] == 0) return wait;
+    wait.lock = reinterpret_cast<const void*>(address);
+    wait.owners = {around.owner(2), around.owner(3), around.owner(4)};
     wait.code = static_cast<std::uintptr_t>(argument[7]);
     const futex_call call{static_cast<unsigned>(argument[1]), static_cast<unsigned>(argument[2]), wait.code};
     const bool for_ever = argument[3] == 0;
-    const auto word = static_cast<unsigned>(words[0]), readers = static_cast<unsigned>(before[0]);
-    if (for_ever) wait.unnamed = what_is_unnamed(call, word, readers, words[4]);
+    if (for_ever) wait.unnamed = what_is_unnamed(call, around);
 #else
     static_cast<void>(tid);
 #endif

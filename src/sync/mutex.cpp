@@ -368,6 +368,10 @@ std::uint64_t detail::mutex_holder::goroutine(const void* mutex_address) noexcep
     return owner >> 63 != 0 ? 0 : owner;
 }
 
+const void* detail::mutex_holder::owner_of(const void* mutex_address) noexcept {
+    return &static_cast<const mutex*>(mutex_address)->owner_;
+}
+
 void mutex::report_recursion() const noexcept {
     platform::text_writer text(-1);
     text << "recursive lock of a mutex by its own holder: ";
@@ -376,7 +380,7 @@ void mutex::report_recursion() const noexcept {
     } else {
         text << "this thread";
     }
-    text << " holds it since ";
+    text << " has held it for ";
     const std::int64_t now_ns = platform::now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
     text.duration(since_ns != 0 && since_ns < now_ns ? now_ns - since_ns : 0);
     sched::report_misuse(text.view());

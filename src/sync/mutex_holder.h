@@ -15,6 +15,8 @@ struct mutex_holder {
     static void print(platform::text_writer& out, const void* mutex_address) noexcept;
     // The goroutine's id; 0 if it is free, or a thread holds it.
     static std::uint64_t goroutine(const void* mutex_address) noexcept;
+    // Where that stands, or the mark of a thread, which no goroutine's id equals.
+    static const void* owner_of(const void* mutex_address) noexcept;
 };
 
 }  // namespace dunlin::detail

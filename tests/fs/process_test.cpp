@@ -286,6 +286,28 @@ TEST_P(Process, KillRacesWithTheEnd) {
     });
 }
 
+TEST_P(Process, AGroupOfItsOwnIsKilledAsAWhole) {
+    run([] {
+        // the grandchild holds the output open
+        process p(shell("sleep 60 & echo $!; wait"), {.output = process_stream::pipe, .own_group = true});
+        EXPECT_EQ(getpgid(p.id()), p.id());
+        char line[32] = {};
+        ASSERT_GT(p.standard_output().read_some(line), 0u);
+        const int grandchild = std::atoi(line);
+        EXPECT_EQ(getpgid(grandchild), p.id());
+        EXPECT_TRUE(p.kill_group(SIGKILL));
+        EXPECT_EQ(p.wait().signal, SIGKILL);
+        EXPECT_EQ(read_all(p.standard_output()), "");
+        EXPECT_FALSE(p.kill_group());
+        EXPECT_FALSE(process().kill_group());
+        process other({"sleep", "60"});
+        EXPECT_THROW(other.kill_group(), std::logic_error);
+        EXPECT_EQ(getpgid(other.id()), getpgid(0));
+        EXPECT_TRUE(other.kill(SIGKILL));
+        other.wait();
+    });
+}
+
 TEST_P(Process, WorksWithoutPidfd) {
     dunlin::fs::use_pidfd = false;
     run([] {

@@ -303,6 +303,34 @@ TEST_P(Circles, AMarkIsGoneWithItsMember) {
 }
 
 // Edges come and go in thousands of circles that would be, if each were looked at at another moment: none is one.
+// A stop of the world lasts as long as a look at every waiter's stack.
+TEST_P(Circles, TheWorldGoesOnWhileManyWaitWithoutACircle) {
+    const auto stops = [] { return dunlin::runtime::stats().world_stops.total(); };
+    run([&] {
+        dunlin::task_group handlers;
+        dunlin::mutex m;
+        dunlin::wait_group gate;
+        gate.add(1);
+        std::unique_lock guard(m);
+        for (int i = 0; i < 50; ++i) {
+            handlers.go([&, large = std::array<char, 200>()] {
+                static_cast<void>(large);
+                dunlin::task_group parts;
+                for (int part = 0; part < 3; ++part) parts.go([gate] { dunlin::spawn([gate] { gate.wait(); }).get(); });
+                parts.go([&] { const std::lock_guard inner(m); });
+                parts.wait();
+            });
+        }
+        while (dunlin::runtime::stats().waiting < 50 * 5) dunlin::yield();
+        const auto before = stops();
+        dunlin::sleep_for(300ms);
+        EXPECT_EQ(stops(), before);
+        gate.done();
+        guard.unlock();
+        handlers.wait();
+    });
+}
+
 TEST_P(Circles, WhatIsNoCircleAtAnyMomentIsNone) {
     run([] {
         caught_stderr err;

@@ -5,10 +5,12 @@
 #include <fstream>
 #include <functional>
 #include <mutex>
+#include <pthread.h>
 #include <shared_mutex>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -200,9 +202,10 @@ TEST_P(Ends, MainWritesBehindAStoppedWriter) {
 }
 
 // Nothing notes which thread it is that main waits for. Leaves goroutines that compute, one of which does what `enter`
-// does first, until main has gone on; main then waits in `wait`.
-template <class Enter, class Wait>
-void wait_for_one_that_is_left(unsigned procs, Enter enter, Wait wait) {
+// does first, until main has gone on, and one that waits for that in `queue`; main then waits in `wait`.
+constexpr auto nothing = [] {};
+template <class Enter, class Wait, class Queue = decltype(nothing)>
+void wait_for_one_that_is_left(unsigned procs, Enter enter, Wait wait, Queue queue = nothing) {
     static std::atomic<int> computing;
     static std::atomic<unsigned long> steps;
     static std::atomic<bool> waits;
@@ -223,6 +226,12 @@ void wait_for_one_that_is_left(unsigned procs, Enter enter, Wait wait) {
             });
         });
         while (computing != 2) dunlin::sleep_for(1ms);
+        if (std::is_same_v<Queue, decltype(nothing)>) return;
+        dunlin::go([=] {
+            queue();
+            for (;;) steps.fetch_add(1, std::memory_order_relaxed);
+        });
+        dunlin::sleep_for(50ms);  // by then its thread sleeps
     });
     waits = true;
     testing::internal::CaptureStderr();
@@ -244,6 +253,39 @@ TEST_P(Ends, MainWritesBehindAStoppedReader) {
             then();
         },
         [] { const std::unique_lock guard(m); });
+}
+
+TEST_P(Ends, MainWritesBehindAStoppedReaderAndAWriterThatWaits) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static std::shared_mutex m;
+    const auto write = [] { const std::unique_lock guard(m); };
+    wait_for_one_that_is_left(
+        procs(),
+        [](auto then) {
+            const std::shared_lock guard(m);
+            then();
+        },
+        write, write);
+}
+
+TEST_P(Ends, MainReadsBehindAStoppedReaderAndAWriterThatComesFirst) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's own locks stand before libc's";
+    static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+    wait_for_one_that_is_left(
+        procs(),
+        [](auto then) {
+            pthread_rwlock_rdlock(&lock);
+            then();
+            pthread_rwlock_unlock(&lock);
+        },
+        [] {
+            pthread_rwlock_rdlock(&lock);
+            pthread_rwlock_unlock(&lock);
+        },
+        [] {
+            pthread_rwlock_wrlock(&lock);
+            pthread_rwlock_unlock(&lock);
+        });
 }
 
 TEST_P(Ends, MainComesPastAStoppedCallOnce) {

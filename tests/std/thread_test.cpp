@@ -25,8 +25,7 @@ static_assert(std::is_nothrow_move_assignable_v<dunlin::jthread> && std::is_noth
 static_assert(!std::is_copy_constructible_v<dunlin::jthread> && !std::is_copy_assignable_v<dunlin::jthread>);
 static_assert(
     !std::is_convertible_v<void (*)(), dunlin::jthread> && std::is_constructible_v<dunlin::jthread, void (*)()>);
-static_assert(!std::is_constructible_v<dunlin::jthread, void (*)(int)> &&
-              std::is_constructible_v<dunlin::jthread, void (*)(std::stop_token, int), int>);
+static_assert(std::is_constructible_v<dunlin::jthread, void (*)(std::stop_token, int), int>);
 static_assert(
     noexcept(dunlin::jthread::hardware_concurrency()) && noexcept(std::declval<const dunlin::jthread&>().get_id()));
 

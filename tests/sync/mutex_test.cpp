@@ -225,7 +225,7 @@ TEST_F(MutexDeathTest, MisuseEndsTheProcess) {
         static dunlin::mutex m;
         m.lock();
         m.lock();
-    }), "recursive lock of a mutex by its own holder: goroutine 1 holds it since");
+    }), "recursive lock of a mutex by its own holder: goroutine 1 has held it for ");
     EXPECT_DEATH(dunlin::run([] {
         dunlin::mutex m;
         m.lock();

@@ -1,4 +1,5 @@
 // notify, watch and broadcast: what happens is told to one, to all, or as the latest value.
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -253,6 +254,27 @@ TEST_P(Watch, StandsInSelectLikeAChannel) {
 }
 
 // Values only grow, the last one arrives at each, and modify() loses none.
+TEST_P(Watch, ALoopReceivesUntilTheEnd) {
+    run([] {
+        auto w = std::make_optional<dunlin::watch<std::string>>("zero");
+        auto r = w->subscribe();
+        auto seen = dunlin::spawn([r]() mutable {
+            std::vector<std::string> texts;
+            for (std::string text : r) texts.push_back(std::move(text));
+            return texts;
+        });
+        w->send("one");
+        while (r.recv() != "one") {}
+        w->send("last");
+        w.reset();
+        const auto texts = seen.get();
+        ASSERT_FALSE(texts.empty());
+        EXPECT_EQ(texts.back(), "last");
+        EXPECT_EQ(r.recv(), "last") << "the copy has a place of its own";
+        for (const std::string& text : r) ADD_FAILURE() << text;
+    });
+}
+
 TEST_P(Watch, ManySendAndReceive) {
     run([] {
         const dunlin::watch<long> w(0);
@@ -318,6 +340,32 @@ TEST_P(Broadcast, EachReceiverGetsEachValueInOrder) {
         EXPECT_EQ(seen, 2);
         EXPECT_THROW(dunlin::broadcast<int>(0), std::invalid_argument);
         EXPECT_EQ(b.subscribe().recv(), std::nullopt);
+    });
+}
+
+TEST_P(Broadcast, ALoopReceivesAllUntilTheEnd) {
+    run([] {
+        const dunlin::broadcast<int> b(4);
+        auto r = b.subscribe();
+        auto late = b.subscribe();
+        for (int i = 0; i < 4; ++i) b.send(i);
+        auto sum = dunlin::spawn([r]() mutable {
+            int total = 0;
+            for (const int i : r) total += i;
+            return total;
+        });
+        b.send(4);
+        b.send(5);
+        b.close();
+        const auto all = [&] {
+            for (const int i : late) EXPECT_GE(i, 2);
+        };
+        EXPECT_THROW(all(), dunlin::broadcast_lagged);
+        all();
+        try {
+            EXPECT_EQ(sum.get(), 15);
+        } catch (const dunlin::broadcast_lagged&) {  // the sender was faster
+        }
     });
 }
 

@@ -101,7 +101,7 @@ public:
     /// Throws    What copying T throws; the value counts as not received then.
     std::optional<T> recv(std::source_location where = std::source_location::current()) {
         std::optional<T> got;
-        while (take(got) == channel_status::would_block) cell().news.recv(where);
+        receive_into(got, where);
         return got;
     }
     /// The same until `ctx` is done: throws context_cancelled then. What is there is received even then.
@@ -135,6 +135,13 @@ public:
         return got;
     }
 
+    /// `for (T v : receiver)` receives until the sending side is closed and all has been received. An exception of
+    /// recv() leaves the loop.
+    receive_iterator<following, T> begin(std::source_location where = std::source_location::current()) {
+        return {this, where};
+    }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
     /// Whether the sending side is closed. There may be something left to receive.
     bool closed() const { return state().is_closed(); }
 
@@ -166,7 +173,12 @@ protected:
 
 private:
     friend struct following_access;
+    template <class, class>
+    friend class receive_iterator;
 
+    void receive_into(std::optional<T>& to, const std::source_location& where) {
+        while (take(to) == channel_status::would_block) cell().news.recv(where);
+    }
     channel_status take(std::optional<T>& into) {
         const reading<T> r = state().read(*cell_);
         if (r.status != channel_status::ok) return r.status;

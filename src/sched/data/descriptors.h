@@ -20,7 +20,8 @@ struct descriptor_chunks {
 DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // only goroutines/pool.cpp changes it
 inline constexpr std::size_t descriptors_in_a_chunk = descriptor_chunks::chunk_bytes / sizeof(goroutine);
 
-// Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped.
+// Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped. Descriptors that were not used
+// for long are in no cache: the next ones are fetched meanwhile, which takes a fraction of the time.
 template <class F>
 void for_each_descriptor(F f) {
     const descriptor_chunks& chunks = the_descriptors;
@@ -29,7 +30,13 @@ void for_each_descriptor(F f) {
         goroutine* chunk = chunks.at[i].load(std::memory_order_relaxed);
         const std::size_t used = i + 1 < n ? descriptors_in_a_chunk
             : chunks.last_used.load(std::memory_order_acquire);
-        for (std::size_t k = 0; k < used; ++k) f(chunk[k]);
+        for (std::size_t k = 0; k < used; ++k) {
+            constexpr std::size_t ahead = 12;  // a fetch of one that is not used, or not there, does no harm
+            const auto* next = reinterpret_cast<const std::byte*>(chunk + k + ahead);
+            __builtin_prefetch(next);
+            __builtin_prefetch(next + platform::cache_line);
+            f(chunk[k]);
+        }
     }
 }
 

@@ -187,7 +187,8 @@ struct alignas(platform::cache_line) goroutine {
     stack::context context;                     // owner; valid for others when `saved`
     owned<stack::slot*> stack;                  // owner, or the thread that took it off a queue; null: it never ran, or
                                                 // has ended. A prefetch peeks
-    goroutine* link = nullptr;                  // the list it is on
+    // The list it is on. While it waits in the parking lot, or for the end of another: for what (set_waits_for()).
+    goroutine* link = nullptr;
     stack::kept_exceptions exceptions;          // owner, while it does not run
     goroutine_marks marks;
     platform::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
@@ -225,6 +226,9 @@ struct alignas(platform::cache_line) goroutine {
     }
     // It belongs to no run() (independent.h). For itself while it is alive; for others while the world stands still.
     bool independent() const noexcept { return extra != nullptr && extra->independent; }
+    // For reports: the address in the parking lot at which it waits, or that of the `join` of the goroutine whose end
+    // it waits for. Owner.
+    void set_waits_for(const void* address) noexcept { link = static_cast<goroutine*>(const_cast<void*>(address)); }
     // Where its frames are, if it has any; a guess for any thread but its owner.
     void* stack_hint() const noexcept {
         return saved.load(std::memory_order_relaxed) && stack != nullptr ? context.sp : nullptr;
