@@ -78,7 +78,8 @@ bool chan_core::close(park::wait_node*& woken) noexcept {
     closed_.store(true, std::memory_order_release);
     // Their nodes already say ok = false.
     woken = receivers_.take_all();
-    park::wait_node** end = &woken;
+    if (senders_.empty()) return true;
+    park::wait_node** end = &woken;  // empty, or of waiters that a select() on both sides has queued
     while (*end != nullptr) end = &(*end)->next;
     *end = senders_.take_all();
     return true;

@@ -87,10 +87,14 @@ private:
     wait_node* tail_ = nullptr;
 };
 
-// Wakes a chain from take_all(). Makes all its goroutines ready first, and then wakes as many threads as are of use.
+// Wakes a chain from take_all(). Makes its goroutines ready, and then wakes as many threads as are of use; a long chain
+// in parts: the first can run while the waker fetches the others, whose nodes lie on stacks that nothing has touched
+// for long, and the scheduler lock is not held for long.
 inline void wake_all(wait_node* chain) noexcept {
+    constexpr std::size_t part = 256;
     sched::goroutine_list ready;
     while (chain != nullptr) {
+        if (ready.size == part) sched::ready_all(ready);
         wait_node* next = chain->next;  // before the wake: afterwards the waiter is gone
         if (next == nullptr && ready.size == 0) {
             chain->owner->wake();
