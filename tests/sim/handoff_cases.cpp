@@ -49,6 +49,25 @@ const add sleeps{"handoff/asleep_unannounced", drawn(300), keeps(sim::sleep_in_k
 const add computes{"handoff/computing", drawn(300), keeps(sim::compute, 200 * ms, 1)};
 const add computes_two{"handoff/computing_both", drawn(150), keeps(sim::compute, 200 * ms, 2)};
 
+// Calls that end while another goroutine has the only processor, which takes up the next one from the queue.
+const add ends_beside{"handoff/blocking_ends_beside_others", drawn(300), whole({.max_procs = 1, .prepares_itself = true,
+    .main = [] {
+        sim::prepared();
+        wait_group g;
+        for (int k = 0; k < 3; ++k) {
+            g.go([] {
+                own_value own;
+                for (int i = 0; i < 4; ++i) {
+                    blocking([] { sim::sleep_in_kernel(10 * us); });
+                    own.touch();
+                    sim::compute(15 * us);
+                }
+                sim::require(own.touched() == 4, "what a goroutine had on its stack is lost");
+            });
+        }
+        g.wait();
+    }})};
+
 // All have been idle for long, and the monitor sleeps until somebody is busy: it is needed as soon as main goes on.
 sim::case_function after_a_pause(void (*call)(std::int64_t)) {
     return [=](sim::scenario& s) {
