@@ -188,8 +188,8 @@ public:
         return send_on_clock(copy, t, where);
     }
 
-    /// Sends if that is possible at once. `value` is moved from if the result is ok, and only then. Nil channel:
-    /// would_block.
+    /// Sends if that is possible at once: ok, would_block, or, after close(), closed. `value` is moved from if the result
+    /// is ok, and only then. Nil channel: would_block.
     channel_status try_send(T&& value) const noexcept(plain) {
         outgoing<T> element(value);
         return channel_try_send(core(), element.slot());
