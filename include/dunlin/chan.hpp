@@ -188,8 +188,8 @@ public:
         return send_on_clock(copy, t, where);
     }
 
-    /// Sends if that is possible at once: ok, would_block, or, after close(), closed. `value` is moved from if the result
-    /// is ok, and only then. Nil channel: would_block.
+    /// Sends if that is possible at once: ok, would_block, or, after close(), closed. `value` is moved from if the
+    /// result is ok, and only then. Nil channel: would_block.
     channel_status try_send(T&& value) const noexcept(plain) {
         outgoing<T> element(value);
         return channel_try_send(core(), element.slot());
@@ -237,23 +237,37 @@ public:
     using reference = T&&;
 
     receive_iterator() = default;
-    receive_iterator(Source* source, std::source_location where) : source_(source), where_(where) { ++*this; }
+    receive_iterator(Source* source, std::source_location where) : source_(source), where_(where) {}
 
     /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. The value has left the channel by then: if
     /// initialising the loop's variable throws, the value is lost. Where that matters, use `for (T&& v : c)`, which
     /// initialises nothing.
-    T&& operator*() const noexcept { return std::move(*value_); }
+    T&& operator*() const {
+        receive();
+        return std::move(*value_);
+    }
     receive_iterator& operator++() {
+        receive();
         value_.reset();
-        source_->receive_into(value_, where_);
+        received_ = false;
         return *this;
     }
     void operator++(int) { ++*this; }
-    friend bool operator==(const receive_iterator& i, std::default_sentinel_t) noexcept { return !i.value_; }
+    friend bool operator==(const receive_iterator& i, std::default_sentinel_t) {
+        i.receive();
+        return !i.value_;
+    }
 
 private:
+    // When the value is asked for, not when the one before it is left: so `c | std::views::take(3)` receives three.
+    void receive() const {
+        if (std::exchange(received_, true)) return;
+        source_->receive_into(value_, where_);
+    }
+
     Source* source_ = nullptr;
     std::source_location where_;
+    mutable bool received_ = false;
     mutable std::optional<T> value_;
 };
 

@@ -25,7 +25,7 @@ struct go_options {
     /// Shown in reports and dumps; copied.
     std::string_view name = {};
     /// How many bytes of stack the function can use at least; 0: the program's default (run_options, DUNLIN_STACK_SIZE;
-    /// else what a thread has, see run_options::stack_size). Rounded up. Below min_stack_size or above 1 GiB:
+    /// else what a thread has, see run_options::stack_size). Rounded up. Below min_stack_size, or 1 GiB and more:
     /// std::invalid_argument.
     std::size_t stack_size = 0;
     /// Key and value, shown in dumps; a goroutine without labels inherits its parent's.

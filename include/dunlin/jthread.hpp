@@ -122,7 +122,7 @@ public:
 
     std::stop_source get_stop_source() noexcept { return stop_; }
     std::stop_token get_stop_token() const noexcept { return stop_.get_token(); }
-    /// Asks the goroutine to stop. False if it was asked before, or there is no goroutine.
+    /// Asks the goroutine to stop. False if it was asked before, or there never was one.
     bool request_stop() noexcept { return stop_.request_stop(); }
 
     void swap(jthread& other) noexcept {

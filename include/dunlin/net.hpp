@@ -102,8 +102,8 @@ public:
     void set_keep_alive(std::chrono::seconds between_probes);
     void set_keep_alive(std::chrono::seconds between_probes, std::error_code& ec) noexcept;
     /// How long close() lets the kernel go on sending: zero resets the connection at once (the peer reads ECONNRESET);
-    /// nullopt restores the kernel's default. At most 32767 s; std::invalid_argument (or std::errc::invalid_argument)
-    /// if negative.
+    /// nullopt restores the kernel's default. At most 32767 s are used; std::invalid_argument (or
+    /// std::errc::invalid_argument) if negative.
     void set_linger(std::optional<std::chrono::seconds> time);
     void set_linger(std::optional<std::chrono::seconds> time, std::error_code& ec) noexcept;
     void set_receive_buffer(std::size_t bytes);

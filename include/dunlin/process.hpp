@@ -90,12 +90,13 @@ public:
     receiver<exit_status> done();
 
     /// Sends a signal; false if the child has ended and was reaped (which follows soon). Never hits another process
-    /// that has got its number. Throws io_error.
+    /// that has got its number. False, too, if there is no child. Throws io_error.
     bool kill(int signal = 15);
     bool kill(int signal, std::error_code& ec);
     /// Sends a signal to all processes of the child's group: the child, and what it has started. False if the child has
     /// ended and was reaped: the group's number may be another's then, whatever the child has left running. Throws
-    /// io_error; std::logic_error if it was not started with process_options::own_group.
+    /// io_error; std::logic_error (or std::errc::invalid_argument) if it was not started with
+    /// process_options::own_group.
     bool kill_group(int signal = 15);
     bool kill_group(int signal, std::error_code& ec);
 
@@ -110,6 +111,10 @@ public:
     /// Throws as the constructor and read_some() do.
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
+    /// The same in a directory, with an environment, or in a group of its own, all of which is killed with the child.
+    /// The three streams are pipes whatever `options` says.
+    static result run(
+        std::vector<std::string> command, const_buffer input, const context& ctx, const process_options& options);
     static result run(std::vector<std::string> command, std::error_code& ec) {
         return run(std::move(command), {}, {}, ec);
     }

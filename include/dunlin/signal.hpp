@@ -65,12 +65,11 @@ class DUNLIN_API signal_context : public cancellable {
 public:
     explicit signal_context(std::initializer_list<int> signals) : signal_context(context(), signals) {}
     signal_context(const context& parent, std::initializer_list<int> signals);
-    template <std::same_as<int>... Signals>
-        requires(sizeof...(Signals) > 0)
-    explicit signal_context(Signals...) {
-        static_assert(detail::always_false<Signals...>,
-            "dunlin::signal_context: the signals stand in braces: ({SIGINT, SIGTERM})");
-    }
+    /// The same without braces: signal_context ctx(SIGINT, SIGTERM).
+    template <std::same_as<int>... More>
+    explicit signal_context(int signal, More... more) : signal_context({signal, more...}) {}
+    template <std::same_as<int>... More>
+    signal_context(const context& parent, int signal, More... more) : signal_context(parent, {signal, more...}) {}
     /// A moved-from object is a context that never ends.
     signal_context(signal_context&& other) noexcept
         : cancellable(static_cast<const cancellable&>(other)), signals_(std::move(other.signals_)) {

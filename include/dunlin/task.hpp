@@ -391,34 +391,47 @@ public:
 
     /// Starts a member if that is possible without waiting for a place. False: f was not touched.
     template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     bool try_go(F&& f, Args&&... args) {
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
         if (places_ != nullptr && !places_->try_acquire()) return false;
-        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        if constexpr (detail::fits<F, Args...>) {
+            start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        }
         return true;
     }
     /// go(); the wait for a place ends when `ctx` is done, with context_cancelled; then f was not touched. Throws
     /// std::bad_alloc as well.
     template <class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     void go(const dunlin::context& ctx, F&& f, Args&&... args) {
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
         if (places_ != nullptr) places_->acquire(ctx);
-        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        if constexpr (detail::fits<F, Args...>) {
+            start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        }
     }
     /// The same; the wait ends after `d`. Then it returns false, and f was not touched.
     template <class Rep, class Period, class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     bool try_go_for(const std::chrono::duration<Rep, Period>& d, F&& f, Args&&... args) {
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
         if (places_ != nullptr && !places_->try_acquire_for(d)) return false;
-        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        if constexpr (detail::fits<F, Args...>) {
+            start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        }
         return true;
+    }
+    template <detail::number N, class... More>
+    bool try_go_for(N, More&&...) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
     }
     /// The same; the wait ends at `t`.
     template <class Clock, class Duration, class F, class... Args>
-        requires detail::goroutine_function<F, Args...>
     bool try_go_until(const std::chrono::time_point<Clock, Duration>& t, F&& f, Args&&... args) {
+        static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
         if (places_ != nullptr && !places_->try_acquire_until(t)) return false;
-        start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        if constexpr (detail::fits<F, Args...>) {
+            start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
+        }
         return true;
     }
 

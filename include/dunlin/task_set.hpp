@@ -62,6 +62,7 @@ public:
             begin([&](auto&& call) { members_.go(std::move(call)); }, std::forward<F>(f), std::forward<Args>(args)...);
         }
     }
+    void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
     /// The same if there is a place now. False: nothing was started, but f and its arguments have been copied or moved
     /// from.
     template <class F, class... Args>

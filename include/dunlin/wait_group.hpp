@@ -189,6 +189,15 @@ public:
                 std::forward<Args>(args)...);
         }
     }
+    template <class F, class Arg, class... Args>
+        requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
+    [[gnu::always_inline]] void go(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
+        static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
+        if constexpr (detail::fits<F, Arg, Args...>) {
+            start(&options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg),
+                std::forward<Args>(args)...);
+        }
+    }
     void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
 
 private:

@@ -130,7 +130,8 @@ public:
     /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
     /// and no receiver is woken. Returns whether the value was replaced. If another change came first, f is called
     /// again, with a copy of the new value: so f must do nothing but change its argument. Does not block.
-    /// Throws    channel_closed; what f and copying T throw. Nothing has changed then.
+    /// Throws    channel_closed, if there is something to replace; what f and copying T throw. Nothing has changed
+    ///           then.
     template <class F>
         requires std::invocable<F&, T&>
     bool modify(F&& f) const {

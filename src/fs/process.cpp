@@ -402,8 +402,8 @@ bool process::kill_group(int signal, std::error_code& ec) {
     const std::shared_ptr<state> child = state_;
     int error = 0;
     if (child != nullptr && !child->own_group) {
-        throw std::logic_error("dunlin::process::kill_group: " + child->text() +
-            " is in this process's group: start it with process_options::own_group");
+        ec = std::make_error_code(std::errc::invalid_argument);
+        return false;
     }
     const bool sent = child != nullptr && child->send_signal(state::target::group, signal, error);
     ec = io::system_error_code(error);
@@ -411,6 +411,10 @@ bool process::kill_group(int signal, std::error_code& ec) {
 }
 
 bool process::kill_group(int signal) {
+    if (state_ != nullptr && !state_->own_group) {
+        throw std::logic_error("dunlin::process::kill_group: " + state_->text() +
+            " is in this process's group: start it with process_options::own_group");
+    }
     std::error_code ec;
     const bool sent = kill_group(signal, ec);
     if (ec) throw_error("send signal " + std::to_string(signal) + " to the group of " + state_->text(), ec.value());
@@ -482,22 +486,31 @@ private:
 }  // namespace
 
 process::result process::run(std::vector<std::string> command, const_buffer input, const context& ctx) {
+    return run(std::move(command), input, ctx, process_options());
+}
+
+process::result process::run(
+    std::vector<std::string> command, const_buffer input, const context& ctx, const process_options& options) {
     const std::string name = command.empty() ? std::string() : command[0];
     result r;
-    process child(std::move(command),
-        {.input = process_stream::pipe, .output = process_stream::pipe, .error = process_stream::pipe});
+    process_options with_pipes = options;
+    with_pipes.input = with_pipes.output = with_pipes.error = process_stream::pipe;
+    process child(std::move(command), with_pipes);
+    const auto kill_all = [&](std::error_code& ec) {
+        options.own_group ? child.kill_group(SIGKILL, ec) : child.kill(SIGKILL, ec);
+    };
     try {
         conversation(child, input, r).hold(ctx);
         r.status = child.wait(ctx);
     } catch (const context_cancelled& e) {
         // A child that has become another user (sudo) may not be killed by us: it is left to end by itself.
         std::error_code refused;
-        child.kill(SIGKILL, refused);
+        kill_all(refused);
         if (!refused) child.wait();
         throw context_cancelled(e.code(), "run " + name);
     } catch (...) {
         std::error_code ignored;
-        child.kill(SIGKILL, ignored);
+        kill_all(ignored);
         throw;
     }
     return r;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -76,6 +77,20 @@ TEST_P(Chan, RangeForMayStopEarlyAndGoOn) {
         for (const owner& v : c) rest.push_back(*v);
         EXPECT_EQ(rest, (std::vector{2, 3, 4}));
         for (owner v : dunlin::receiver<owner>(c)) ADD_FAILURE() << *v << " out of a closed channel";
+    });
+}
+
+TEST_P(Chan, ViewsReceiveNoMoreThanIsAskedFor) {
+    run([] {
+        dunlin::chan<int> c(5);
+        for (int i = 0; i < 5; ++i) c.send(i);
+        int sum = 0;
+        for (const int v : c | std::views::take(3)) sum += v;
+        EXPECT_EQ(sum, 0 + 1 + 2);
+        auto i = c.begin();
+        i++;  // leaves a value that was not looked at
+        EXPECT_EQ(*i, 4);
+        EXPECT_EQ(c.len(), 0u);
     });
 }
 

@@ -302,9 +302,24 @@ TEST_P(Process, AGroupOfItsOwnIsKilledAsAWhole) {
         EXPECT_FALSE(process().kill_group());
         process other({"sleep", "60"});
         EXPECT_THROW(other.kill_group(), std::logic_error);
+        std::error_code ec;
+        EXPECT_FALSE(other.kill_group(SIGTERM, ec));
+        EXPECT_EQ(ec, std::errc::invalid_argument);
         EXPECT_EQ(getpgid(other.id()), getpgid(0));
         EXPECT_TRUE(other.kill(SIGKILL));
         other.wait();
+    });
+}
+
+TEST_P(Process, RunTakesOptionsAndKillsTheGroup) {
+    run([] {
+        EXPECT_EQ(process::run({"pwd"}, {}, {}, {.directory = "/"}).output, "/\n");
+        const auto ctx = dunlin::with_timeout({}, 100ms);
+        EXPECT_THROW(process::run(shell("sleep 61.25 & wait"), {}, ctx, {.own_group = true}), dunlin::context_cancelled);
+        for (int i = 0; i < 100 && process({"pgrep", "-f", "sleep 61.2[5]"}, {.output = process_stream::null}).wait().success(); ++i) {
+            dunlin::sleep_for(20ms);
+        }
+        EXPECT_FALSE(process({"pgrep", "-f", "sleep 61.2[5]"}, {.output = process_stream::null}).wait().success());
     });
 }
 

@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/clock.hpp>
+
 namespace dunlin::inline v0_1 {
 
 struct go_options;
@@ -145,6 +147,11 @@ inline constexpr bool fits_here = std::is_invocable_v<F, Args...>;
 // can convert it: the message is about the name.
 struct overloaded_function {
     overloaded_function(...);
+    template <class T>
+    overloaded_function(const T&) {
+        static_assert(always_false<T>, "dunlin: no such call: options, or a context where the call takes one, come first, "
+                                       "then the function, then its arguments");
+    }
 };
 
 // Destroys the callable when the goroutine's function returns, throws, or is unwound by exit_goroutine().
