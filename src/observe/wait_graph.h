@@ -2,7 +2,7 @@
 //
 // Edges      From a goroutine to each one without which it cannot go on:
 //              the holder of the mutex that it waits for (recursive_mutex too)
-//              the goroutine whose end it waits for (task, jthread, async), also the one that it runs in place
+//              the goroutine whose end it waits for (task, jthread; not a future), also the one that it runs in place
 //              each member of the wait_group or task_group that it waits for: those that go() of that group started
 //            There is none to the holders of a shared_mutex, which does not note them, nor to goroutines that may
 //            release a semaphore, notify a condition variable, or use a channel: that may be any goroutine. There is

@@ -76,6 +76,25 @@ sim::case_function few_threads(std::int64_t lasts) {
 const add no_more{"thread/no_more", without_more_threads(drawn(200)), few_threads(200 * us)};
 const add no_more_long{"thread/no_more_long", without_more_threads(drawn(200)), few_threads(12 * ms)};
 
+// The same, and the goroutines that come back from the kernel have kept their threads for a while: all threads that do
+// not sleep there wait for a processor, each for its own goroutine.
+const add no_more_wired{"thread/no_more_wired", without_more_threads(drawn(200)), whole({.max_procs = 1,
+    .lacks_threads = true, .prepares_itself = true, .main = [] {
+        sim::prepared();
+        chan<int> c(100);
+        wait_group g;
+        g.go([] { sim::sleep_in_kernel(100 * ms); });
+        for (int i = 0; i < 6; ++i) {
+            g.go([c] {
+                for (int k = 0; k < 3; ++k) {
+                    sim::sleep_in_kernel(300 * us);
+                    c.try_send(1);
+                }
+            });
+        }
+        g.wait();
+    }})};
+
 // The same, and on time: the other thread is on its way to sleep when a plain one starts a goroutine, and its processor
 // is put aside because there is no other.
 const add on_time{"thread/no_more_on_time", without_more_threads(punctually(400)),

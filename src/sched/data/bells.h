@@ -76,6 +76,7 @@ struct wish {
 struct maker_words {
     platform::atomic<std::uint32_t> wanted{0};         // bits of `wish`; the maker sleeps on this word
     platform::atomic<std::int64_t> not_before_ns{0};   // after a failure; 0: none
+    platform::atomic<bool> failed{false};              // the last attempt
     platform::atomic<void (*)()> print{nullptr};
     platform::atomic<unsigned> threads{0};
 };
@@ -93,6 +94,9 @@ bool spare_is_overdue(std::int64_t now_ns) noexcept;
 // monitor_asleep = 1; pairs with the store that the maker makes before it looks whether the monitor sleeps. With a
 // weaker order, at a failure each could miss the store of the other, and whatever needs the thread would wait for ever.
 bool spare_is_owed() noexcept;
+
+// True: at the last attempt no thread could be made. It may be long ago.
+bool threads_are_lacking() noexcept;
 
 // For the monitor: makes the maker call event_source::forget_lost(), which closes descriptors and frees memory.
 void want_lost_forgotten() noexcept;

@@ -20,6 +20,7 @@
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
+#include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -264,10 +265,30 @@ void end_idle_machines(unsigned count) noexcept {
     }
 }
 
+bool start_wired_machine(processor* p) noexcept {
+    scheduler& s = the_scheduler;
+    if (!threads_are_lacking()) return false;
+    machine* its = nullptr;
+    s.lock.lock();
+    // Each is taken off and put back, so the order stays.
+    for (std::size_t n = s.global.size(); n != 0; --n) {
+        goroutine* g = s.global.pop_front();
+        if (its == nullptr && (g->flags & goroutine::locked) != 0) {
+            its = g->extra->locked_to;
+        } else {
+            s.global.push_back(g);
+        }
+    }
+    if (its != nullptr) --s.locked_machines_waiting;
+    s.lock.unlock();
+    if (its != nullptr) hand_to(its, p, false);
+    return its != nullptr;
+}
+
 void start_machine(processor* p, bool spinning, wake_place place) noexcept {
     scheduler& s = the_scheduler;
     if (start_idle_machine(p, spinning, place)) return;
-    if (resume_one_with(p) != nullptr) {
+    if (resume_one_with(p) != nullptr || start_wired_machine(p)) {
         want_spare_machine();
         if (!spinning) return;
         // F1 and F2 of wake.h: no machine acts on this count any more.

@@ -63,6 +63,7 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
+constexpr std::int64_t next_sleeper_ns = 50'000;
 // Less than the longest round: a call that lasts is noticed in the next long round, or in the second short one.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t thread_made_ns = 150'000;     // mostly, another thread has been made by then
@@ -111,6 +112,7 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
             if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
             return;
         }
+        if (wanted && start_wired_machine(p)) return;
     }
     s.lock.lock();
     const bool stopping = s.stopping.load(std::memory_order_relaxed);
@@ -241,6 +243,9 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     o.effect = true;
     p->notes.short_calls = 0;
     note_detached(m);
+    // What runs next may well make the same call: many goroutines that wake together must not delay the others by a
+    // round each.
+    if (o.runnable != 0) o.look_again_at(o.now_ns + next_sleeper_ns);
     hand_on(p, o);
 }
 

@@ -86,11 +86,11 @@ private:
     }
 
     static void report() noexcept {
-        unsigned wired = 0, compute = 0, in_calls = 0;
+        unsigned wired = 0, returns = 0, compute = 0, in_calls = 0;
         for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->ended) continue;
-            if (m->locked_g != nullptr) {
-                ++wired;
+            if (const goroutine* g = m->locked_g; g != nullptr) {
+                ++(g->extra == &m->for_return ? returns : wired);
             } else if (m->current.load(std::memory_order_relaxed) != nullptr) {
                 (platform::thread_is_running(m->tid) ? compute : in_calls) += 1;
             }
@@ -99,8 +99,9 @@ private:
         out << "dunlin: nothing is executed any more: " << static_cast<std::uint64_t>(waiting_goroutines())
             << " goroutines wait for a thread. Of the threads "
             << compute << " are held by goroutines that compute and never call the runtime, " << in_calls
-            << " by calls that block or by goroutines that were preempted, " << wired
-                << " by lock_os_thread() (each keeps its thread: allow more)\n";
+            << " by calls that block or by goroutines that were preempted, " << returns
+            << " by goroutines that wait for a processor after such a call, " << wired
+            << " by lock_os_thread() (each keeps its thread: allow more)\n";
     }
 
     std::uint64_t executed_ = 0;
@@ -141,7 +142,9 @@ void maker_main(void*) {
             the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) {
             continue;
         }
-        if (make_enough()) continue;
+        const bool made = make_enough();
+        k.failed.store(!made, std::memory_order_relaxed);
+        if (made) continue;
         stands.look(platform::now_ns());
         // Seq_cst, followed by a look whether the monitor sleeps: either the monitor sees this store before it sleeps
         // (sleep_until_busy), or it is woken.
