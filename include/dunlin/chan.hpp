@@ -237,7 +237,8 @@ public:
     using reference = T&&;
 
     receive_iterator() = default;
-    receive_iterator(Source* source, std::source_location where) : source_(source), where_(where) {}
+    receive_iterator(Source* source, std::source_location where)
+        : source_(source), where_(where), received_(false) {}
 
     /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. The value has left the channel by then: if
     /// initialising the loop's variable throws, the value is lost. Where that matters, use `for (T&& v : c)`, which
@@ -261,13 +262,14 @@ public:
 private:
     // When the value is asked for, not when the one before it is left: so `c | std::views::take(3)` receives three.
     void receive() const {
-        if (std::exchange(received_, true)) return;
+        if (received_) return;
         source_->receive_into(value_, where_);
+        received_ = true;
     }
 
     Source* source_ = nullptr;
     std::source_location where_;
-    mutable bool received_ = false;
+    mutable bool received_ = true;  // without a source: the end
     mutable std::optional<T> value_;
 };
 

@@ -105,7 +105,7 @@ inline void wake_all(wait_node* chain) noexcept {
         }
         chain = next;
     }
-    sched::ready_all(ready);
+    if (ready.size != 0) sched::ready_all(ready);
 }
 
 }  // namespace dunlin::park

@@ -91,6 +91,7 @@ TEST_P(Chan, ViewsReceiveNoMoreThanIsAskedFor) {
         i++;  // leaves a value that was not looked at
         EXPECT_EQ(*i, 4);
         EXPECT_EQ(c.len(), 0u);
+        EXPECT_EQ(decltype(i)(), std::default_sentinel);
     });
 }
 
