@@ -238,38 +238,41 @@ public:
 
     receive_iterator() = default;
     receive_iterator(Source* source, std::source_location where)
-        : source_(source), where_(where), received_(false) {}
+        : source_(source), where_(where), at_end_(false) {}
 
     /// Gives the value away: `for (std::unique_ptr<X> p : c)` works. The value has left the channel by then: if
     /// initialising the loop's variable throws, the value is lost. Where that matters, use `for (T&& v : c)`, which
     /// initialises nothing.
     T&& operator*() const {
-        receive();
+        if (!value_) [[unlikely]] {
+            receive();
+        }
         return std::move(*value_);
     }
     receive_iterator& operator++() {
-        receive();
+        if (!value_) [[unlikely]] {
+            receive();
+        }
         value_.reset();
-        received_ = false;
         return *this;
     }
     void operator++(int) { ++*this; }
     friend bool operator==(const receive_iterator& i, std::default_sentinel_t) {
-        i.receive();
+        if (!i.value_) i.receive();
         return !i.value_;
     }
 
 private:
     // When the value is asked for, not when the one before it is left: so `c | std::views::take(3)` receives three.
     void receive() const {
-        if (received_) return;
+        if (at_end_) return;
         source_->receive_into(value_, where_);
-        received_ = true;
+        at_end_ = !value_;
     }
 
     Source* source_ = nullptr;
     std::source_location where_;
-    mutable bool received_ = true;  // without a source: the end
+    mutable bool at_end_ = true;  // without a source
     mutable std::optional<T> value_;
 };
 
