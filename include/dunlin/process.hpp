@@ -111,7 +111,8 @@ public:
     /// Throws as the constructor and read_some() do.
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
-    /// The same in a directory, with an environment, or in a group of its own, all of which is killed with the child.
+    /// The same in a directory, with an environment, or in a group of its own, all of which is killed with the child
+    /// (not what a child that has ended by then has left running: see kill_group()).
     /// The three streams are pipes whatever `options` says.
     static result run(
         std::vector<std::string> command, const_buffer input, const context& ctx, const process_options& options);

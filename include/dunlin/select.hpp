@@ -430,7 +430,8 @@ template <std::derived_from<context> Context, class Handler = detail::no_handler
 
 template <class T, class... Handler>
 decltype(detail::no_case()) on_done(const receiver<T>&, Handler&&...) {
-    static_assert(detail::always_false<T>, "dunlin::on_done takes the context itself; a channel is a case by dunlin::on_recv");
+    static_assert(detail::always_false<T>,
+        "dunlin::on_done takes the context itself; a channel is a case by dunlin::on_recv");
     return detail::no_case();
 }
 

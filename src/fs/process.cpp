@@ -50,7 +50,7 @@ platform::atomic<bool> fs::use_pidfd{true};
 struct process::state final : fs::watched {
     std::string name;  // constant
     int pid = -1;      // constant once the child is watched
-    bool own_group = false;  // constant
+    bool own_group = false;  // constant; the group has the number pid
 
     platform::ranked_lock<platform::lock_rank::registry> lock;
     int pidfd = -1;           // lock; -1: none, or the child has ended
@@ -401,11 +401,8 @@ bool process::kill(int signal, std::error_code& ec) {
 bool process::kill_group(int signal, std::error_code& ec) {
     const std::shared_ptr<state> child = state_;
     int error = 0;
-    if (child != nullptr && !child->own_group) {
-        ec = std::make_error_code(std::errc::invalid_argument);
-        return false;
-    }
-    const bool sent = child != nullptr && child->send_signal(state::target::group, signal, error);
+    if (child != nullptr && !child->own_group) error = EINVAL;
+    const bool sent = child != nullptr && error == 0 && child->send_signal(state::target::group, signal, error);
     ec = io::system_error_code(error);
     return sent;
 }

@@ -38,7 +38,6 @@ DUNLIN_NOT_INSTRUMENTED T peek(const volatile T& variable) noexcept {
     return variable;
 }
 
-
 // A key of the index, beside the ids: what one that waits for the end of g keeps in waits_for.
 std::uint64_t key_of_end(const void* join_address) noexcept { return reinterpret_cast<std::uintptr_t>(join_address); }
 

@@ -10,7 +10,9 @@
 // Circles    All edges mean "needs", so the goroutines in a circle of edges cannot go on, unless one of the waits has a
 //            limit, or another goroutine unlocks a mutex that one of them holds: the report says which it is.
 // Guess      Without stopping the world: a circle stays as it is, so a graph that is made of the descriptors alone,
-//            while they change, has it for certain. It may have others that never were. So the world is stopped only
+//            while they change, has it for certain: what a waiter wrote
+//            before it waited is seen with its state (transition() releases, the look acquires). It may have others
+//            that never were. So the world is stopped only
 //            where the guess has a circle.
 // Exact      Goroutines do not run while the world is stopped, but a plain thread may wake some, and unlock. So two
 //            graphs are made, one after the other. An edge that is in both, from a wait that began at the same moment,

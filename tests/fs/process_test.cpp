@@ -315,11 +315,11 @@ TEST_P(Process, RunTakesOptionsAndKillsTheGroup) {
     run([] {
         EXPECT_EQ(process::run({"pwd"}, {}, {}, {.directory = "/"}).output, "/\n");
         const auto ctx = dunlin::with_timeout({}, 100ms);
-        EXPECT_THROW(process::run(shell("sleep 61.25 & wait"), {}, ctx, {.own_group = true}), dunlin::context_cancelled);
-        for (int i = 0; i < 100 && process({"pgrep", "-f", "sleep 61.2[5]"}, {.output = process_stream::null}).wait().success(); ++i) {
-            dunlin::sleep_for(20ms);
-        }
-        EXPECT_FALSE(process({"pgrep", "-f", "sleep 61.2[5]"}, {.output = process_stream::null}).wait().success());
+        const auto script = shell("sleep 61.25 & wait");
+        EXPECT_THROW(process::run(script, {}, ctx, {.own_group = true}), dunlin::context_cancelled);
+        const auto runs = [] { return process::run({"pgrep", "-f", "sleep 61.2[5]"}).status.success(); };
+        for (int i = 0; i < 100 && runs(); ++i) dunlin::sleep_for(20ms);
+        EXPECT_FALSE(runs());
     });
 }
 

@@ -149,8 +149,9 @@ struct overloaded_function {
     overloaded_function(...);
     template <class T>
     overloaded_function(const T&) {
-        static_assert(always_false<T>, "dunlin: no such call: options, or a context where the call takes one, come first, "
-                                       "then the function, then its arguments");
+        static_assert(always_false<T>,
+            "dunlin: no such call: options, or a context where the call takes one, come first, then the function, then "
+            "its arguments");
     }
 };
 
