@@ -3,6 +3,7 @@
 #include "platform/clock.h"
 #include "sched/data/bells.h"
 #include "sched/machines/machine.h"
+#include "sched/monitor/thread_maker.h"
 #include "sim/whole.h"
 
 namespace {
@@ -94,6 +95,20 @@ const add no_more_wired{"thread/no_more_wired", without_more_threads(drawn(200))
         }
         g.wait();
     }})};
+
+// A thread that starts the runtime makes machines as well. The maker may leave a request to one that is on its way, and
+// for which there is no thread then: the maker must hear of it, since only it asks the monitor to try again.
+const add no_more_ahead{"thread/no_more_ahead", without_more_threads(punctually(400)), whole({.max_procs = 2,
+    .lacks_threads = true, .prepares_itself = true, .main = [] {
+        be_the_only_thread();
+        sim::prepared();
+        let_plain_threads_begin();
+        wait_group g;
+        g.go([] {});
+        for (int i = 0; i < 40 && !sched::spare_is_owed(); ++i) sim::compute(ms);
+        sim::require(sched::spare_is_owed(), "no thread could be had, and none is tried again");
+        g.wait();
+    }, .plain_threads = {[] { sched::make_machines_ahead(8); }}})};
 
 // The same, and on time: the other thread is on its way to sleep when a plain one starts a goroutine, and its processor
 // is put aside because there is no other.

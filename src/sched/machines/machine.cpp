@@ -119,7 +119,9 @@ int make_machine() noexcept {
         error = platform::start_thread<machine_thread>(m);
         if (error == 0) return 0;
         s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
-        s.yet_to_look.fetch_sub(1, std::memory_order_relaxed);
+        // Acquire: the maker, which may have left a request to this machine, has released what the requester did
+        // before (maker_main); make_machines_ahead() looks for it.
+        s.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
     }
     s.lock.lock();
     s.machine_count.store(s.machine_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);

@@ -167,8 +167,15 @@ bool start_thread_maker() noexcept {
 void make_first_machines(std::uint32_t at_most) noexcept {
     if (platform::simulation_here() != nullptr) return;  // its cases are about the threads that are made later
     const std::uint32_t procs = the_scheduler.max_procs.load(std::memory_order_relaxed);
-    const std::uint32_t count = procs == 1 ? 1 : std::min(2 * procs, at_most);
-    while (the_scheduler.machine_count.load(std::memory_order_relaxed) < count && make_spare_machine(false)) {
+    make_machines_ahead(procs == 1 ? 1 : std::min(2 * procs, at_most));
+}
+
+void make_machines_ahead(std::uint32_t count) noexcept {
+    while (the_scheduler.machine_count.load(std::memory_order_relaxed) < count) {
+        if (make_spare_machine(false)) continue;
+        // The maker may have left a request to this machine, which was on its way (yet_to_look): so it is made again.
+        if (work_anywhere()) wake_if_idle();
+        return;
     }
 }
 

@@ -21,4 +21,7 @@ bool start_thread_maker() noexcept;
 // (docs/decisions/066-the-first-machines.md).
 void make_first_machines(std::uint32_t at_most) noexcept;
 
+// Makes machines until there are `count`, or no thread can be had. Called by a thread that is not the thread maker.
+void make_machines_ahead(std::uint32_t count) noexcept;
+
 }  // namespace dunlin::sched
