@@ -104,7 +104,7 @@ private:
             << " by lock_os_thread() (each keeps its thread: allow more)\n";
     }
 
-    std::uint64_t executed_ = 0;
+    std::uint64_t executed_ = ~std::uint64_t{0};  // no look so far
     std::int64_t since_ns_ = 0;
     bool reported_ = false;
 };

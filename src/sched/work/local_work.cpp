@@ -4,6 +4,7 @@
 
 #include "platform/clock.h"
 #include "platform/membarrier.h"
+#include "sched/data/bells.h"
 #include "sched/data/current.h"
 #include "sched/data/event_source.h"
 #include "sched/data/steering.h"
@@ -153,13 +154,23 @@ bool look_around(processor* p) noexcept {
     return !look_at_events(p, false);
 }
 
+// The processors that share the global queue. One that is idle comes for its share soon, unless there is no thread for
+// it.
+static std::uint32_t sharers() noexcept {
+    const scheduler& s = the_scheduler;
+    const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
+    if (DUNLIN_LIKELY(!threads_are_lacking())) return procs;
+    const std::uint32_t idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed));
+    return idle < procs ? procs - idle : 1;
+}
+
 goroutine* take_global(processor* p) noexcept {
     assert_owner(p);
     scheduler& s = the_scheduler;
     goroutine* batch[global_batch_max];
     s.lock.lock();
     const std::size_t size = s.global.size();
-    std::size_t want = size / s.max_procs.load(std::memory_order_relaxed) + 1;
+    std::size_t want = size / sharers() + 1;
     want = want < size ? want : size;
     // The rest of the batch goes into the local queue, which the caller has found empty or nearly so.
     const std::size_t room = run_queue::capacity - p->queue.size();
