@@ -276,6 +276,33 @@ private:
     mutable std::optional<T> value_;
 };
 
+// The range of `for (T v : c.until(ctx))`. Source: a handle, or the address of a receiver that is not to be copied.
+// Context is a parameter because context.hpp includes this file.
+template <class Source, class T, class Context = context>
+class receive_until {
+public:
+    receive_until(Source source, const Context& ctx) : source_(std::move(source)), ctx_(ctx) {}
+
+    receive_iterator<receive_until, T> begin(std::source_location where = std::source_location::current()) {
+        return {this, where};
+    }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+private:
+    template <class, class>
+    friend class receive_iterator;
+    void receive_into(std::optional<T>& to, const std::source_location& where) {
+        if constexpr (std::is_pointer_v<Source>) {
+            source_->receive_into(to, ctx_, where);
+        } else {
+            source_.receive_into(to, ctx_, where);
+        }
+    }
+
+    Source source_;
+    Context ctx_;
+};
+
 // The operations of chan<T> and receiver<T>.
 template <class Self, class T>
 class receive_operations {
@@ -365,16 +392,33 @@ public:
         return {static_cast<const Self*>(this), where};
     }
     std::default_sentinel_t end() const noexcept { return {}; }
+    /// The same until `ctx` is done, if that comes first: `for (T v : c.until(ctx))`. A value that is there is received
+    /// even then, so where values never lack, the loop's body asks `ctx.is_done()`. Nothing is thrown at the end; which
+    /// of the two it was, closed() and `ctx.is_done()` say.
+    receive_until<Self, T> until(const context& ctx) const { return {static_cast<const Self&>(*this), ctx}; }
 
 private:
     template <class, class>
     friend class receive_iterator;
+    template <class, class, class>
+    friend class receive_until;
+    template <class, class>
+    friend class following;
     chan_core* core() const noexcept { return static_cast<const Self*>(this)->handle_.core(); }
 
     void receive_into(std::optional<T>& to, const std::source_location& where) const {
         slot_type slot;
         if (channel_receive(core(), std::addressof(slot.value), nullptr, where) != wait_outcome::ok) return;
         take_as<T>(slot, core(), [&to](auto&& value) { to.emplace(std::forward<decltype(value)>(value)); });
+    }
+    wait_outcome receive_into(std::optional<T>& to, const context& ctx, const std::source_location& where) const {
+        slot_type slot;
+        const wait_limit limit{wait_limit::never, done_channel(ctx)};
+        const wait_outcome outcome = channel_receive(core(), std::addressof(slot.value), &limit, where);
+        if (outcome == wait_outcome::ok) {
+            take_as<T>(slot, core(), [&to](auto&& value) { to.emplace(std::forward<decltype(value)>(value)); });
+        }
+        return outcome;
     }
     channel_status receive_with_deadline(slot_type& slot, std::int64_t deadline_ns,
                                          const std::source_location& where) const {

@@ -95,6 +95,33 @@ TEST_P(Chan, ViewsReceiveNoMoreThanIsAskedFor) {
     });
 }
 
+TEST_P(Chan, ALoopUntilAContextIsDoneEndsThereOrAtTheEnd) {
+    run([] {
+        dunlin::chan<owner> c(3);
+        auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+        std::vector<int> seen;
+        auto loop = dunlin::spawn([&, ctx = ctx] {
+            for (owner v : c.until(ctx)) seen.push_back(*v);
+        });
+        c.send(std::make_unique<int>(1));
+        c.send(std::make_unique<int>(2));
+        while (c.len() != 0) dunlin::yield();
+        cancel();
+        loop.get();
+        EXPECT_EQ(seen, (std::vector{1, 2}));
+        EXPECT_FALSE(c.closed());
+        c.send(std::make_unique<int>(3));
+        // What is there is received even if the context is done already.
+        for (owner v : dunlin::receiver<owner>(c).until(ctx)) seen.push_back(*v);
+        EXPECT_EQ(seen.back(), 3);
+        c.send(std::make_unique<int>(4));
+        c.close();
+        for (owner v : c.until(dunlin::context::background())) seen.push_back(*v);
+        EXPECT_EQ(seen, (std::vector{1, 2, 3, 4}));
+        for (owner v : c.until(ctx) | std::views::take(1)) ADD_FAILURE() << *v << " out of a closed channel";
+    });
+}
+
 TEST_P(Chan, SendThatThrowsLeavesItsValue) {
     run([] {
         dunlin::chan<owner> c(1);

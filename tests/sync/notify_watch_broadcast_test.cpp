@@ -343,6 +343,26 @@ TEST_P(Broadcast, EachReceiverGetsEachValueInOrder) {
     });
 }
 
+TEST_P(Broadcast, ALoopUntilAContextIsDoneGoesOnLater) {
+    run([] {
+        const dunlin::broadcast<int> b(4);
+        auto r = b.subscribe();
+        auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+        auto sum = dunlin::spawn([&r, ctx = ctx] {
+            int total = 0;
+            for (const int i : r.until(ctx)) total += i;
+            return total;
+        });
+        b.send(1);
+        b.send(2);
+        while (r.len() != 0) dunlin::yield();
+        cancel();
+        EXPECT_EQ(sum.get(), 3);
+        b.send(3);
+        EXPECT_EQ(r.recv(), 3) << "nothing is lost";
+    });
+}
+
 TEST_P(Broadcast, ALoopReceivesAllUntilTheEnd) {
     run([] {
         const dunlin::broadcast<int> b(4);

@@ -141,6 +141,9 @@ public:
         return {this, where};
     }
     std::default_sentinel_t end() const noexcept { return {}; }
+    /// The same until `ctx` is done, if that comes first: `for (T v : receiver.until(ctx))`. What is there is received
+    /// even then. `*this` must live as long as the loop.
+    receive_until<following*, T> until(const context& ctx) { return {this, ctx}; }
 
     /// Whether the sending side is closed. There may be something left to receive.
     bool closed() const { return state().is_closed(); }
@@ -175,9 +178,17 @@ private:
     friend struct following_access;
     template <class, class>
     friend class receive_iterator;
+    template <class, class, class>
+    friend class receive_until;
 
     void receive_into(std::optional<T>& to, const std::source_location& where) {
         while (take(to) == channel_status::would_block) cell().news.recv(where);
+    }
+    void receive_into(std::optional<T>& to, const context& ctx, const std::source_location& where) {
+        std::optional<std::monostate> permit;
+        while (take(to) == channel_status::would_block) {
+            if (cell().news.receive_into(permit, ctx, where) == wait_outcome::cancelled) return;
+        }
     }
     channel_status take(std::optional<T>& into) {
         const reading<T> r = state().read(*cell_);
