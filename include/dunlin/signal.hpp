@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -31,11 +32,28 @@ namespace dunlin::inline v0_1 {
 /// Cost      The delivery of a signal takes two wakes (some tens of microseconds).
 /// Source    Go's signal.Notify. Differs: a signal that comes several times before it is delivered is delivered several
 ///           times.
-DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity = 16);
+DUNLIN_API receiver<int> signal_channel(std::span<const int> signals, std::size_t capacity = 16);
+inline receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity = 16) {
+    return signal_channel(std::span(signals.begin(), signals.size()), capacity);
+}
+/// The same without braces: signal_channel(SIGINT, SIGTERM). All numbers are signals.
+template <std::same_as<int>... Signals>
+    requires(sizeof...(Signals) != 0)
+receiver<int> signal_channel(Signals... signals) {
+    return signal_channel({signals...});
+}
 /// After an error (std::errc::invalid_argument for a signal that may not be asked for) the channel is nil. Throws
 /// std::bad_alloc.
-DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec);
-DUNLIN_API receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec);
+DUNLIN_API receiver<int> signal_channel(std::span<const int> signals, std::size_t capacity, std::error_code& ec);
+inline receiver<int> signal_channel(std::span<const int> signals, std::error_code& ec) {
+    return signal_channel(signals, 16, ec);
+}
+inline receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec) {
+    return signal_channel(std::span(signals.begin(), signals.size()), capacity, ec);
+}
+inline receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) {
+    return signal_channel(signals, 16, ec);
+}
 
 /// The cause() of a context that a signal has cancelled: "signal 15 (SIGTERM)".
 class DUNLIN_API signal_received : public std::runtime_error {
@@ -63,8 +81,11 @@ private:
 /// Throws    As signal_channel().
 class DUNLIN_API signal_context : public cancellable {
 public:
+    explicit signal_context(std::span<const int> signals) : signal_context(context(), signals) {}
+    signal_context(const context& parent, std::span<const int> signals);
     explicit signal_context(std::initializer_list<int> signals) : signal_context(context(), signals) {}
-    signal_context(const context& parent, std::initializer_list<int> signals);
+    signal_context(const context& parent, std::initializer_list<int> signals)
+        : signal_context(parent, std::span(signals.begin(), signals.size())) {}
     /// The same without braces: signal_context ctx(SIGINT, SIGTERM).
     template <std::same_as<int>... More>
     explicit signal_context(int signal, More... more) : signal_context({signal, more...}) {}

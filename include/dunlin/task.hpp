@@ -34,11 +34,11 @@ DUNLIN_API bool leave_to_heir(goroutine_handle* g, new_goroutine heir, void (*en
 
 }  // namespace detail
 
-/// What task<T>::get() throws when the goroutine ended by exit_goroutine() and so has no result.
+/// What task<T>::get(), future<T>::get() and their like throw when the goroutine ended by exit_goroutine() and so has
+/// no result.
 class DUNLIN_API goroutine_exited : public std::runtime_error {
 public:
-    goroutine_exited()
-        : std::runtime_error("dunlin::task: the goroutine ended by exit_goroutine() and left no result") {}
+    goroutine_exited() : std::runtime_error("dunlin: no result: the goroutine ended by exit_goroutine()") {}
     ~goroutine_exited() override;
 };
 

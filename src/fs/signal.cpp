@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -184,14 +185,15 @@ std::string signal_text(int signal) {
     return "signal " + std::to_string(signal) + (name != nullptr ? " (SIG" + std::string(name) + ")" : "");
 }
 
-[[noreturn]] void refuse(int signal, const char* why) {
-    throw std::invalid_argument("signal_channel: " + signal_text(signal) + ": " + why);
+// `name`: of the function or class that was asked for the signals.
+[[noreturn]] void refuse(const char* name, int signal, const char* why) {
+    throw std::invalid_argument(std::string(name) + ": " + signal_text(signal) + ": " + why);
 }
 
-std::uint64_t check(std::initializer_list<int> signals) {
+std::uint64_t check(const char* name, std::span<const int> signals) {
     std::uint64_t set = 0;
     for (const int s : signals) {
-        if (const char* why = why_not(s)) refuse(s, why);
+        if (const char* why = why_not(s)) refuse(name, s, why);
         set |= bit_of(s);
     }
     return set;
@@ -202,13 +204,14 @@ std::uint64_t check(std::initializer_list<int> signals) {
 namespace {
 
 // `context`: what the first signal cancels, or null.
-receiver<int> list_channel(std::initializer_list<int> signals, std::size_t capacity, detail::chan_handle context) {
-    const std::uint64_t set = check(signals);
+receiver<int> list_channel(const char* name, std::span<const int> signals, std::size_t capacity,
+                           detail::chan_handle context) {
+    const std::uint64_t set = check(name, signals);
     auto core = std::make_unique<signal_core>(set, std::make_unique<int[]>(capacity), capacity);
     core->context = std::move(context);
     if (const int error = fs::begin_watching()) {
         const std::error_code ec = io::system_error_code(error);
-        throw io_error(ec, "signal_channel: " + detail::cause_text(ec));
+        throw io_error(ec, std::string(name) + ": " + detail::cause_text(ec));
     }
     int error = 0, failed;
     {
@@ -223,7 +226,7 @@ receiver<int> list_channel(std::initializer_list<int> signals, std::size_t capac
     if (failed == 0) return detail::handle_access::make_receiver<int>(detail::chan_handle(core.release()));
     core.reset();
     fs::end_watching();
-    refuse(failed, error == EINVAL ? "the C library keeps it for itself" : "it cannot be caught");
+    refuse(name, failed, error == EINVAL ? "the C library keeps it for itself" : "it cannot be caught");
 }
 
 // Gives access to the handle of a context's node.
@@ -234,22 +237,23 @@ struct node_of : context {
 
 }  // namespace
 
-receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity) {
-    return list_channel(signals, capacity, {});
+receiver<int> signal_channel(std::span<const int> signals, std::size_t capacity) {
+    return list_channel("signal_channel", signals, capacity, {});
 }
 
 signal_received::signal_received(int signal) : std::runtime_error(signal_text(signal)), signal_(signal) {}
 signal_received::~signal_received() = default;
 
-signal_context::signal_context(const context& parent, std::initializer_list<int> signals)
-    : cancellable(with_cancel(parent)), signals_(list_channel(signals, 0, node_of(*this).handle())) {}
+signal_context::signal_context(const context& parent, std::span<const int> signals)
+    : cancellable(with_cancel(parent)),
+      signals_(list_channel("signal_context", signals, 0, node_of(*this).handle())) {}
 
 void signal_context::stop() noexcept {
     signals_ = {};
     cancel();
 }
 
-receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t capacity, std::error_code& ec) {
+receiver<int> signal_channel(std::span<const int> signals, std::size_t capacity, std::error_code& ec) {
     ec.clear();
     try {
         return signal_channel(signals, capacity);
@@ -259,10 +263,6 @@ receiver<int> signal_channel(std::initializer_list<int> signals, std::size_t cap
         ec = std::make_error_code(std::errc::invalid_argument);
     }
     return {};
-}
-
-receiver<int> signal_channel(std::initializer_list<int> signals, std::error_code& ec) {
-    return signal_channel(signals, 16, ec);
 }
 
 // ---- the watcher's part ---------------------------------------------------------------------------------------------

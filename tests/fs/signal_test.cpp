@@ -1,4 +1,5 @@
 // Signals as messages: which channels get them, which do not, what is refused, and what is put back.
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <exception>
@@ -8,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include <dunlin/fs.hpp>
 #include <dunlin/go.hpp>
@@ -145,6 +147,25 @@ TEST_F(SignalsAnywhere, SomeAreRefused) {
     struct sigaction now;
     sigaction(SIGUSR1, nullptr, &now);
     EXPECT_EQ(now.sa_handler, SIG_DFL);
+    try {
+        const dunlin::signal_context ctx(SIGUSR1, SIGKILL);
+        ADD_FAILURE() << "accepted";
+    } catch (const std::invalid_argument& e) {
+        EXPECT_STREQ(e.what(), "signal_context: signal 9 (SIGKILL): no program can catch it");
+    }
+}
+
+TEST_F(SignalsAnywhere, AListOfSignalsHasAnyForm) {
+    const std::vector<int> list{SIGUSR1, SIGUSR2};
+    std::error_code ec;
+    const std::array channels{dunlin::signal_channel(SIGUSR1, SIGUSR2), dunlin::signal_channel({SIGUSR1, SIGUSR2}),
+        dunlin::signal_channel(list), dunlin::signal_channel(list, ec),
+        dunlin::signal_channel({SIGUSR1, SIGUSR2}, 2, ec)};
+    dunlin::signal_context ctx(list);
+    EXPECT_FALSE(ec);
+    raise(SIGUSR2);
+    for (const auto& c : channels) EXPECT_EQ(c.recv(), SIGUSR2);
+    EXPECT_THROW(dunlin::sleep_for(1h, ctx), dunlin::context_cancelled);
 }
 
 std::atomic<int> handled{0};
