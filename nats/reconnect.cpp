@@ -58,7 +58,7 @@ attempt connection::dial_one(const std::vector<std::string>& urls, std::uint64_t
 // Dials until `ctx` is done: libnats' call cannot be interrupted, so a thread waits in it; a connection that comes too
 // late is closed.
 attempt connection::dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx) {
-    if (!ctx.done()) return undisturbed([&] { return dial_one(urls, number); });
+    if (ctx.done().is_nil()) return undisturbed([&] { return dial_one(urls, number); });
     struct dialling {
         std::vector<std::string> urls;
         std::mutex mutex;

@@ -4,6 +4,7 @@
 #include <dunlin/config.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <source_location>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include <dunlin/detail/chan_core.hpp>
 #include <dunlin/error.hpp>
@@ -360,6 +362,11 @@ public:
         return received_as(slot, status);
     }
 
+    template <class Rep, class Period>
+    std::optional<T> recv(const std::chrono::duration<Rep, Period>&) const {
+        static_assert(always_false<Rep>, "dunlin: recv(ctx), or recv_for(duration)");
+        return std::nullopt;
+    }
     /// Receives if that is possible at once: `value` is assigned if the result is ok, and only then. Nil channel:
     /// would_block. An assignment that may throw could lose the value, which has left the channel by then. So where T's
     /// move assignment is not noexcept, `value` is destroyed and constructed anew from what was received, which cannot
@@ -446,7 +453,14 @@ public:
     /// Whether close() has been called. Values may be left in the buffer.
     bool closed() const noexcept { return channel_is_closed(core()); }
     bool is_nil() const noexcept { return core() == nullptr; }
-    explicit operator bool() const noexcept { return core() != nullptr; }
+    explicit operator bool() const& noexcept { return core() != nullptr; }
+    // `if (ctx.done())` would be true all the time.
+    [[deprecated("dunlin: a context's channel is there all the time: ask ctx.is_done(), or done().is_nil()")]]
+    explicit operator bool() const&& noexcept
+        requires std::same_as<Self, receiver<std::monostate>>
+    {
+        return core() != nullptr;
+    }
 
     /// Whether both are the same channel.
     friend bool operator==(const Self& a, const Self& b) noexcept {

@@ -40,6 +40,12 @@ inline constexpr bool has_a_unit = !std::is_arithmetic_v<T>;
 // For the static_assert of an overload that exists only to say what is wrong.
 template <class...>
 inline constexpr bool always_false = false;
+// An argument of any type. An overload that is a template and takes these is only chosen where no other one fits.
+struct anything {
+    anything() = default;
+    template <class T>
+    constexpr anything(T&&) noexcept {}
+};
 #define DUNLIN_NEEDS_A_UNIT "dunlin: a duration has a unit: 100ms, or std::chrono::milliseconds(100)"
 
 // Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration means for ever

@@ -54,9 +54,19 @@ struct lock_again {
     ~lock_again() { lock.lock(); }
 };
 
+[[noreturn]] DUNLIN_API void throw_lock_not_owned();
+
+template <class Lock>
+void check_owned(const Lock& lock) {
+    if constexpr (requires { { lock.owns_lock() } -> std::same_as<bool>; }) {
+        if (!lock.owns_lock()) throw_lock_not_owned();
+    }
+}
+
 template <class Lock>
 wait_outcome wait_for_condition(const void* condition, Lock& lock, const wait_limit* limit,
     const std::source_location& where) {
+    check_owned(lock);
     condition_wait wait(condition, limit != nullptr);
     lock.unlock();  // if it throws, there was no wait
     const lock_again<Lock> guard{lock};
@@ -69,6 +79,7 @@ template <class Lock, class Clock, class Duration>
 wait_outcome wait_for_condition_until(const void* condition, Lock& lock,
     const std::chrono::time_point<Clock, Duration>& t, chan_core* done,
     const std::source_location& where) {
+    check_owned(lock);
     wait_limit limit{deadline_at(t), done};
     condition_wait wait(condition, true);
     lock.unlock();
@@ -91,6 +102,9 @@ template <class Lock>
 concept not_its_lock = !std::derived_from<Lock, std::unique_lock<mutex>>;
 #define DUNLIN_NEEDS_ITS_LOCK \
     "dunlin::condition_variable waits with a std::unique_lock<dunlin::mutex>; condition_variable_any takes any lock"
+#define DUNLIN_NEEDS_ARGUMENTS_OF_A_WAIT \
+    "dunlin::condition_variable: wait(lock, [ctx], [ready]), wait_for(lock, duration, [ready]), " \
+    "wait_until(lock, time, [ready]): ready() gives a bool; condition_variable_any also takes a stop_token"
 
 // Everything that does not depend on the kind of lock.
 template <class Self>
@@ -309,6 +323,22 @@ public:
     template <detail::not_its_lock Lock, class... More>
     cv_status wait_until(Lock&, More&&...) {
         static_assert(detail::always_false<Lock>, DUNLIN_NEEDS_ITS_LOCK);
+        return {};
+    }
+
+    // Other arguments than those of the waits above.
+    template <class Never = void>
+    void wait(lock_type&, detail::anything, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_WAIT);
+    }
+    template <class Never = void>
+    cv_status wait_for(lock_type&, detail::anything, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_WAIT);
+        return {};
+    }
+    template <class Never = void>
+    cv_status wait_until(lock_type&, detail::anything, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_WAIT);
         return {};
     }
 

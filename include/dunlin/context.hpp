@@ -36,6 +36,12 @@
 
 namespace dunlin::inline v0_1 {
 
+using std::nostopstate;
+using std::nostopstate_t;
+using std::stop_callback;
+using std::stop_source;
+using std::stop_token;
+
 class context;
 class cancel_function;
 class cancellable;
@@ -165,7 +171,8 @@ DUNLIN_API std::int64_t deadline_of_node(chan_core* node) noexcept;
 DUNLIN_API const void* value_of_node(chan_core* node, const std::type_info& key_type, const void* key,
     const std::type_info& value_type) noexcept;
 DUNLIN_API std::stop_token stop_token_of_node(chan_core* node);
-DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<stored_call> call);
+DUNLIN_API std::shared_ptr<cancel_registration> call_after_cancel(chan_core* node, std::unique_ptr<stored_call> call,
+                                                                  const std::source_location& where);
 DUNLIN_API bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexcept;
 DUNLIN_API void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx, const std::source_location& where);
 
@@ -243,10 +250,18 @@ public:
     /// the context alive: if the context is dropped, f never runs (a context of with_value() counts as its parent).
     /// Throws std::bad_alloc, what copying f throws.
     template <class F>
-    stop_function after_func(F&& f) const {
-        detail::check_function(f, "dunlin::context::after_func");
-        return stop_function(detail::call_after_cancel(core(),
-            std::make_unique<detail::stored_call_of<std::decay_t<F>>>(std::forward<F>(f))));
+    stop_function after_func(F&& f, std::source_location where = std::source_location::current()) const {
+        constexpr bool can_be_called =
+            std::is_invocable_v<std::decay_t<F>&> && std::constructible_from<std::decay_t<F>, F>;
+        static_assert(can_be_called,
+            "dunlin::context::after_func: the function cannot be copied, or cannot be called without arguments");
+        if constexpr (can_be_called) {
+            detail::check_function(f, "dunlin::context::after_func");
+            return stop_function(detail::call_after_cancel(core(),
+                std::make_unique<detail::stored_call_of<std::decay_t<F>>>(std::forward<F>(f)), where));
+        } else {
+            return stop_function(nullptr);
+        }
     }
 
     /// Derived contexts; see the functions of the same names.
@@ -390,11 +405,16 @@ cancellable with_timeout(const context& parent, const std::chrono::duration<Rep,
     std::exception_ptr cause = nullptr) {
     return context::with_timeout(parent, d, std::move(cause));
 }
+template <class Parent, class Rep, class Period, class... More>
+cancellable with_deadline(const Parent&, const std::chrono::duration<Rep, Period>&, const More&...) {
+    static_assert(detail::always_false<Parent>, "dunlin::with_deadline takes a time; for a duration: with_timeout");
+    return context::with_timeout(context::background(), clock::duration(0));
+}
 template <class Parent, class D, class... More>
     requires(!detail::are_parent_and_duration<Parent, D>)
 cancellable with_timeout(const Parent&, const D&, const More&...) {
     static_assert(detail::are_parent_and_duration<Parent, D>,
-        "dunlin::with_timeout: first the parent, a context, then a duration with its unit, as 100ms");
+        "dunlin::with_timeout: first the parent, a context, then a duration with its unit, as 100ms; a time: with_deadline");
     return context::with_timeout(context::background(), clock::duration(0));
 }
 template <class Rep, class Period>
@@ -437,8 +457,8 @@ inline cancellable context::with_stop_token(std::stop_token token) const {
 
 /// Runs f() in a goroutine of its own when `ctx` is done: context::after_func().
 template <class F>
-stop_function after_func(const context& ctx, F&& f) {
-    return ctx.after_func(std::forward<F>(f));
+stop_function after_func(const context& ctx, F&& f, std::source_location where = std::source_location::current()) {
+    return ctx.after_func(std::forward<F>(f), where);
 }
 
 /// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. If the time is past

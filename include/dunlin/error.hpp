@@ -3,6 +3,8 @@
 
 #include <dunlin/config.hpp>
 
+#include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -43,12 +45,23 @@ private:
     const char* what_;  // a literal
 };
 
-/// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded, what() begins with
-/// the name of the call, or of the one that it is made of: "condition_variable wait" for task_set::next().
+/// Thrown by waits that a context has ended. code() is errc::cancelled or errc::deadline_exceeded. what() begins with
+/// the name of the call, or of the one that it is made of ("condition_variable wait" for task_set::next()), and ends
+/// with the what() of the context's cause, if one was given: "chan receive: context canceled: signal 15 (SIGTERM)"
+/// (but not for calls that read, write, connect or open).
 class DUNLIN_API context_cancelled : public std::system_error {
 public:
     using std::system_error::system_error;
+    context_cancelled(std::error_code code, const char* operation, std::exception_ptr cause);
     ~context_cancelled() override;
+    const char* what() const noexcept override { return text_ != nullptr ? text_->c_str() : std::system_error::what(); }
+    /// What was given to the context as its cause(); null if nothing was, and for calls that read, write, connect or
+    /// open.
+    const std::exception_ptr& cause() const noexcept { return cause_; }
+
+private:
+    std::exception_ptr cause_;
+    std::shared_ptr<const std::string> text_;  // null: that of the base
 };
 
 }  // namespace dunlin

@@ -261,6 +261,14 @@ template <detail::number N, class... More>
 void sleep_for(N, const More&...) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
 }
+template <class Clock, class Duration, class... More>
+void sleep_for(const std::chrono::time_point<Clock, Duration>&, const More&...) {
+    static_assert(detail::always_false<Clock>, "dunlin::sleep_for takes a duration; until a time: sleep_until");
+}
+template <class Rep, class Period, class... More>
+void sleep_until(const std::chrono::duration<Rep, Period>&, const More&...) {
+    static_assert(detail::always_false<Rep>, "dunlin::sleep_until takes a time; for a duration: sleep_for");
+}
 
 /// Ends the calling goroutine: the destructors of its frames run, then it is gone. catch (...) blocks run, but cannot
 /// stop it. In the main goroutine: the others go on, and when all have ended, the process is reported as deadlocked

@@ -63,6 +63,8 @@ concept writable_byte_range = byte_range<R> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 // As for durations (clock.hpp): the compiler reports the mistake in one line.
+#define DUNLIN_CONTEXT_IS_NO_DEADLINE \
+    "dunlin: a deadline is a duration from now or a time; a context is given to the call that waits, as read_some(b, ctx)"
 #define DUNLIN_IS_NO_BUFFER \
     "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
 
@@ -226,6 +228,18 @@ public:
     template <class T>
     void set_write_deadline(const T& t) {
         set(detail::io_direction::write, deadline_of(t));
+    }
+    template <std::derived_from<context> Context>
+    void set_deadline(const Context&) {
+        static_assert(detail::always_false<Context>, DUNLIN_CONTEXT_IS_NO_DEADLINE);
+    }
+    template <std::derived_from<context> Context>
+    void set_read_deadline(const Context&) {
+        static_assert(detail::always_false<Context>, DUNLIN_CONTEXT_IS_NO_DEADLINE);
+    }
+    template <std::derived_from<context> Context>
+    void set_write_deadline(const Context&) {
+        static_assert(detail::always_false<Context>, DUNLIN_CONTEXT_IS_NO_DEADLINE);
     }
     void clear_deadline() { set(detail::io_direction::both, detail::wait_limit::never); }
     void clear_read_deadline() { set(detail::io_direction::read, detail::wait_limit::never); }

@@ -17,6 +17,19 @@
 
 namespace dunlin::inline v0_1 {
 
+// std's own types, which work with all locks here: so `dunlin::` can be put for `std::` throughout.
+using std::adopt_lock;
+using std::adopt_lock_t;
+using std::defer_lock;
+using std::defer_lock_t;
+using std::lock;
+using std::lock_guard;
+using std::scoped_lock;
+using std::try_lock;
+using std::try_to_lock;
+using std::try_to_lock_t;
+using std::unique_lock;
+
 namespace park {
 struct lot_node;
 class lot_bucket;

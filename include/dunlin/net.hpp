@@ -295,6 +295,12 @@ inline listener listen(std::string_view network, const address& a, const listen_
 inline listener listen(std::string_view network, const address& a, const listen_options& options, std::error_code& ec) {
     return listen(network, std::string_view(a.to_string()), options, ec);
 }
+template <class Never = void>
+listener listen(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+    static_assert(detail::always_false<Never>,
+        "dunlin::net::listen(network, \"host:port\", [ctx], [listen_options], [ec]): listen(\"tcp\", \":8080\")");
+    return {};
+}
 
 /// Connects to "host:port" or, with "unix", to a path. network: "tcp", "tcp4", "tcp6", "unix". An empty host means this
 /// machine.
@@ -341,6 +347,13 @@ stream dial(std::string_view network, const address& a, Rest&&... rest) {
 }
 inline stream dial(std::string_view network, const address& a, const stream_options& options) {
     return dial(network, std::string_view(a.to_string()), options);
+}
+template <class Never = void>
+stream dial(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+    static_assert(detail::always_false<Never>,
+        "dunlin::net::dial(network, \"host:port\", [ctx or duration], [ec], [stream_options]): "
+        "dial(\"tcp\", \"localhost:80\", 5s)");
+    return {};
 }
 
 /// A packet socket bound to an address: "udp", "udp4", "udp6", "unixgram" (whose path close() does not remove, as in

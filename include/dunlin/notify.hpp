@@ -55,6 +55,11 @@ public:
                   std::source_location where = std::source_location::current()) const {
         return permit_.recv_for(d, where).has_value();
     }
+    template <detail::number N>
+    bool wait_for(N) const {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
     /// The same until `t`.
     template <class Clock, class Duration>
     bool wait_until(const std::chrono::time_point<Clock, Duration>& t,

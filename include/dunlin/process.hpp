@@ -3,10 +3,12 @@
 
 #include <dunlin/config.hpp>
 
+#include <concepts>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -118,6 +120,21 @@ public:
         std::vector<std::string> command, const_buffer input, const context& ctx, const process_options& options);
     static result run(std::vector<std::string> command, std::error_code& ec) {
         return run(std::move(command), {}, {}, ec);
+    }
+    /// The same without input.
+    template <std::derived_from<context> Context>
+    static result run(std::vector<std::string> command, const Context& ctx) {
+        return run(std::move(command), const_buffer(), ctx);
+    }
+    template <std::same_as<process_options> Options>
+    static result run(std::vector<std::string> command, const Options& options) {
+        return run(std::move(command), const_buffer(), context(), options);
+    }
+    template <std::convertible_to<std::string_view> Text>
+    static result run(const Text&, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Text>,
+            "dunlin::process: a command is a list, one argument for each element: run({\"ls\", \"-l\"}); no shell reads it");
+        return {};
     }
 
 private:

@@ -367,9 +367,20 @@ template <detail::receivable C, class Handler = detail::no_handler>
 /// A case of select(): receive from `f`, a watch_receiver or a broadcast_receiver, which must live until select() has
 /// returned. The handler is as for a channel. What f.recv() throws comes out of select().
 template <detail::followable F, class Handler = detail::no_handler>
-    requires detail::receive_handler<std::decay_t<Handler>, typename F::follows>
 [[nodiscard]] auto on_recv(F& f, Handler&& handler = {}, std::source_location where = std::source_location::current()) {
-    return detail::follower_case<F, std::decay_t<Handler>>(f, std::forward<Handler>(handler), where);
+    static_assert(detail::handles_received<Handler, typename F::follows>, DUNLIN_DOES_NOT_HANDLE_RECEIVED);
+    if constexpr (detail::handles_received<Handler, typename F::follows>) {
+        return detail::follower_case<F, std::decay_t<Handler>>(f, std::forward<Handler>(handler), where);
+    } else {
+        return detail::no_case();
+    }
+}
+template <class Never = void>
+decltype(detail::no_case()) on_recv(detail::anything, detail::anything = {}, detail::anything = {}) {
+    static_assert(detail::always_false<Never>,
+        "dunlin::on_recv receives from a chan, a receiver, or a variable that is a watch_receiver or broadcast_receiver; "
+        "a timer or ticker is a case by its channel(), a context by on_done(ctx)");
+    return detail::no_case();
 }
 
 /// A case of select(): send `value` on `c` (a chan or sender; nil is never ready). handler() runs after it was sent.
@@ -413,6 +424,12 @@ auto on_timeout(N, Handler&&...) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
     return detail::no_case();
 }
+template <class Clock, class Duration, class... Handler>
+decltype(detail::no_case()) on_timeout(const std::chrono::time_point<Clock, Duration>&, Handler&&...) {
+    static_assert(detail::always_false<Clock>,
+        "dunlin::on_timeout takes a duration; until a time: on_timeout(t - Clock::now(), ...)");
+    return detail::no_case();
+}
 
 /// A case of select(): the context is cancelled, or its deadline has passed. If other cases can go as well, each is
 /// equally likely, as in Go.
@@ -432,6 +449,12 @@ template <class T, class... Handler>
 decltype(detail::no_case()) on_done(const receiver<T>&, Handler&&...) {
     static_assert(detail::always_false<T>,
         "dunlin::on_done takes the context itself; a channel is a case by dunlin::on_recv");
+    return detail::no_case();
+}
+template <class Never = void>
+decltype(detail::no_case()) on_done(detail::anything, detail::anything = {}, detail::anything = {}) {
+    static_assert(detail::always_false<Never>,
+        "dunlin::on_done takes a context; of a stop_token, with_stop_token() makes one; a channel is a case by on_recv");
     return detail::no_case();
 }
 

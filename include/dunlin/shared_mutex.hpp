@@ -15,6 +15,8 @@
 
 namespace dunlin::inline v0_1 {
 
+using std::shared_lock;
+
 /// A lock for many readers or one writer, with the interface of std::shared_timed_mutex. From goroutines and plain
 /// threads, in any mix.
 ///

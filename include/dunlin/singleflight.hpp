@@ -6,6 +6,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -63,6 +64,8 @@ template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::eq
 class singleflight {
     // Both under the table's lock. The key in the table, not the caller's, which the function may change or destroy;
     // null: it is not there any more.
+    static_assert(std::is_void_v<T> || (std::is_object_v<T> && std::is_copy_constructible_v<T>),
+        "dunlin::singleflight: the result is copied for each caller: use a std::shared_ptr for what cannot be copied");
     struct flight : detail::flight<T> {
         const Key* key = nullptr;
         bool over = false;
@@ -79,6 +82,7 @@ public:
     /// Throws    What f throws; goroutine_exited; std::bad_alloc; what copying the key and T throws.
     template <std::invocable F>
     T call(const Key& key, F&& f, std::source_location where = std::source_location::current()) {
+        detail::check_function(f, "dunlin::singleflight::call");
         const auto [mine, first] = flights_->join(key);
         if (first) {
             fly(*flights_, mine, std::forward<F>(f));
@@ -106,6 +110,19 @@ public:
     auto call_for(const Key& key, const std::chrono::duration<Rep, Period>& d, F&& f,
                   std::source_location where = std::source_location::current()) {
         return call_until(key, clock::time_point(clock::duration(detail::deadline_in(d))), std::forward<F>(f), where);
+    }
+    template <detail::number N, class... F>
+    bool call_for(const Key&, N, F&&...) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
+    // What fits none of the others.
+    template <class Never = void>
+    T call(const Key&, detail::anything, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>,
+            "dunlin::singleflight::call(key, f), call(key, f, ctx): f() is called without arguments; with a limit: "
+            "call_for(key, duration, f)");
+        std::abort();
     }
     /// The same until `t`.
     template <class Clock, class Duration, class F>

@@ -121,6 +121,11 @@ public:
         if (!ended_.wait_for(lock, d, [this] { return ready(); }, where)) return result();
         return take(lock);
     }
+    template <detail::number N>
+    result next_for(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return result();
+    }
     /// The same until `t`.
     template <class Clock, class Duration>
     result next_until(const std::chrono::time_point<Clock, Duration>& t,

@@ -33,6 +33,8 @@ class DUNLIN_API timed_call {
 public:
     virtual ~timed_call();
     virtual void run() = 0;
+    // Where the program has asked for the call; line 0: not known.
+    virtual std::source_location where() const noexcept { return {}; }
 
     explicit timed_call(bool ends_with_run = true);
     timed_call(const timed_call&) = delete;
@@ -67,14 +69,21 @@ template <class F>
 class timed_call_of final : public timed_call {
 public:
     template <class G>
-    explicit timed_call_of(G&& f) : function_(std::forward<G>(f)) {}
+    explicit timed_call_of(G&& f, std::source_location where) : function_(std::forward<G>(f)), where_(where) {}
+    std::source_location where() const noexcept override { return where_; }
     void run() override { static_cast<void>(std::invoke(function_)); }
 
 private:
     F function_;
+    std::source_location where_;
 };
 
 }  // namespace detail
+
+class timer;
+template <class Rep, class Period, class F>
+timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f,
+                 std::source_location where = std::source_location::current());  // below
 
 /// Sends the time once, after `d` (Go's time.Timer). Starts at once. Movable.
 ///
@@ -150,10 +159,15 @@ public:
         }
         return call_->reset(due);
     }
+    template <detail::number N>
+    bool reset(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
 
 private:
     template <class Rep, class Period, class F>
-    friend timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f);
+    friend timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f, std::source_location where);
 
     enum class kind : unsigned char { none, number, channel, call };
 
@@ -214,6 +228,11 @@ public:
         if (channel_.core() == nullptr) detail::throw_uninitialized_timer("reset");
         return detail::reset_timer_channel(channel_.core(), detail::deadline_in(std::chrono::nanoseconds(ns)), ns);
     }
+    template <detail::number N>
+    bool reset(N) {
+        static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
 
 private:
     detail::chan_handle channel_;
@@ -236,12 +255,12 @@ receiver<clock::time_point> after(N) {
 /// destroyed when the timer is dropped, or never, if the timer was dropped before. Throws std::invalid_argument if f is
 /// null, std::bad_alloc, what copying f throws. An exception that leaves f ends the process, as in go().
 template <class Rep, class Period, class F>
-timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
+timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f, std::source_location where) {
     static_assert(detail::can_be_timed<F>,
         "dunlin::after_func: the function cannot be copied, or cannot be called without arguments");
     if constexpr (detail::can_be_timed<F>) {
         detail::check_function(f, "dunlin::after_func");
-        timer t(new detail::timed_call_of<std::decay_t<F>>(std::forward<F>(f)));
+        timer t(new detail::timed_call_of<std::decay_t<F>>(std::forward<F>(f), where));
         t.call_->start(detail::deadline_in(d));
         return t;
     } else {
@@ -251,6 +270,13 @@ timer after_func(const std::chrono::duration<Rep, Period>& d, F&& f) {
 template <detail::number N, class... F>
 timer after_func(N, F&&...) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return {};
+}
+template <class Never = void>
+timer after_func(detail::anything, detail::anything = {}, detail::anything = {}) {
+    static_assert(detail::always_false<Never>,
+        "dunlin::after_func takes a duration, then a function; for a time: after_func(t - Clock::now(), f); "
+        "when a context is done: ctx.after_func(f)");
     return {};
 }
 

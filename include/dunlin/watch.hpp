@@ -135,10 +135,14 @@ public:
     template <class F>
         requires std::invocable<F&, T&>
     bool modify(F&& f) const {
+        using result = std::invoke_result_t<F&, T&>;
+        constexpr bool says_whether_or_nothing = std::is_void_v<result> || std::is_same_v<result, bool>;
+        static_assert(says_whether_or_nothing,
+            "dunlin::watch::modify: f changes its argument, a T&, and returns nothing, or a bool: whether it did");
         for (;;) {
             const std::shared_ptr<const T> before = snapshot();
             auto changed = std::make_shared<T>(*before);
-            if constexpr (std::is_same_v<std::invoke_result_t<F&, T&>, bool>) {
+            if constexpr (std::is_same_v<result, bool>) {
                 if (!std::invoke(f, *changed)) return false;
             } else {
                 static_cast<void>(std::invoke(f, *changed));

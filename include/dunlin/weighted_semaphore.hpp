@@ -74,6 +74,12 @@ public:
                          std::source_location where = std::source_location::current()) {
         return take_until(n, detail::deadline_in(d), where);
     }
+    template <detail::number... N>
+        requires(sizeof...(N) != 0)
+    bool try_acquire_for(N...) {
+        static_assert(detail::always_false<N...>, DUNLIN_NEEDS_A_UNIT);
+        return false;
+    }
     /// The same until `t`.
     template <class Clock, class Duration>
     bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& t,

@@ -44,4 +44,16 @@ const std::error_category& error_category() noexcept {
 channel_closed::~channel_closed() = default;
 context_cancelled::~context_cancelled() = default;
 
+context_cancelled::context_cancelled(std::error_code code, const char* operation, std::exception_ptr cause)
+    : std::system_error(code, operation), cause_(std::move(cause)) {
+    if (cause_ == nullptr) return;
+    try {
+        std::rethrow_exception(cause_);
+    } catch (const std::exception& e) {
+        text_ = std::make_shared<const std::string>(std::string(std::system_error::what()) + ": " + e.what());
+    } catch (...) {
+        // it has no text
+    }
+}
+
 }  // namespace dunlin

@@ -61,8 +61,10 @@ namespace {
 
 void start_call(timers::timer_entry* e) noexcept {
     timed_call* call = static_cast<call_entry*>(e)->call;
-    if (e->ends_with_run ? sched::start_inside_runtime(run_call, call)
-                         : sched::start_independent_inside_runtime(run_call, call)) {
+    const std::source_location made_at = call->where();
+    const sched::creation_place where = made_at.line() != 0 ? sched::creation_place(made_at) : sched::creation_place();
+    if (e->ends_with_run ? sched::start_inside_runtime(run_call, call, where)
+                         : sched::start_independent_inside_runtime(run_call, call, where)) {
         return;
     }
     // There is no memory for a goroutine. The call stays due, unless it has been set again meanwhile. Once the entry is

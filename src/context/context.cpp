@@ -26,9 +26,9 @@ context_node* source_of(chan_core* c) noexcept {
 
 // Runs the call in a goroutine of its own, which belongs to the registrant's run(), not to the canceller's; if none can
 // be had, here.
-void start(std::unique_ptr<stored_call> call, caller registered_by) noexcept {
+void start(std::unique_ptr<stored_call> call, caller registered_by, const std::source_location& where) noexcept {
     try {
-        start_for(registered_by, call, std::source_location::current());
+        start_for(registered_by, call, where);
     } catch (...) {
         call->run();
     }
@@ -284,7 +284,7 @@ void context_node::tell() noexcept {
         stop = stop_;
     }
     for (const auto& r : to_call) {
-        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), registrant(*r)) : drop(*r);
+        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), registrant(*r), r->where) : drop(*r);
     }
     if (stop) stop->request_stop();
     if (timer_call_ != nullptr) timer_call_->forget_node();
@@ -385,7 +385,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
             return;
         }
     }
-    if (auto call = take_call(*r)) start(std::move(call), registrant(*r));
+    if (auto call = take_call(*r)) start(std::move(call), registrant(*r), r->where);
 }
 
 void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) noexcept {
@@ -562,9 +562,11 @@ std::stop_token stop_token_of_node(chan_core* n) {
     return source != nullptr ? source->get_stop_token() : std::stop_token();
 }
 
-std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique_ptr<stored_call> call) {
+std::shared_ptr<cancel_registration> call_after_cancel(chan_core* n, std::unique_ptr<stored_call> call,
+                                                       const std::source_location& where) {
     auto r = std::make_shared<cancel_registration>();
     r->call = std::move(call);
+    r->where = where;
     if (context_node* source = source_of(n)) source->add_call(r);
     return r;
 }
@@ -590,7 +592,11 @@ bool stop_call_after_cancel(const std::shared_ptr<cancel_registration>& r) noexc
 
 chan_core* done_channel(const context& ctx) noexcept { return done_of_node(ctx.core()); }
 
-void throw_cancelled(const context& ctx, const char* operation) { throw context_cancelled(ctx.err(), operation); }
+void throw_cancelled(const context& ctx, const char* operation) {
+    const std::error_code ec = ctx.err();  // acquires what was written before it: the cause
+    const auto* source = static_cast<const context_node*>(done_channel(ctx));
+    throw context_cancelled(ec, operation, source != nullptr ? source->cause : nullptr);
+}
 
 void sleep_until_or_done(std::int64_t deadline_ns, const context& ctx, const std::source_location& where) {
     const wait_limit limit{deadline_ns, done_channel(ctx)};

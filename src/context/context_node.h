@@ -54,6 +54,7 @@ struct cancel_registration {
     std::unique_ptr<stored_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: the node is gone, or done
     bool dropped = false;               // lock: the call was dropped, and no caller has been told yet
+    std::source_location where;         // constant once registered: where the program has asked for the call
     std::uint32_t run = 0;              // constant once registered: the registering goroutine's run; 0: of none
 };
 

@@ -188,8 +188,9 @@ public:
         // the program's own descriptors may lack O_CLOEXEC
         need(posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1));
     }
-    int run(int& pid, char* const* arguments, char* const* environment) const noexcept {
-        const platform::ordinary_thread as_elsewhere(sched::current_machine() != nullptr);
+    // `on_machine`: the calling thread is one of the runtime's.
+    int run(int& pid, char* const* arguments, char* const* environment, bool on_machine) const noexcept {
+        const platform::ordinary_thread as_elsewhere(on_machine);
         return posix_spawnp(&pid, arguments[0], &actions_, &attributes_, arguments, environment);
     }
 
@@ -251,13 +252,14 @@ void process::start(std::vector<std::string> command, const process_options& opt
         variables = pointers_to(texts);
     }
     check_text(options.directory.native());
-    std::string what = "start " + command[0];
+    const bool looks_like_a_line = command.size() == 1 && command[0].find(' ') != std::string::npos;
+    std::string what =
+        looks_like_a_line ? "start \"" + command[0] + "\" (each argument is an element of its own)" : "start " + command[0];
     if (!options.directory.empty()) what += " in " + options.directory.native();
 
     auto child = std::make_shared<state>();
     child->name = command[0];
     child->own_group = options.own_group;
-    watching watched(what);
     spawn_plan plan(options.own_group);
     child_end ends[3];
     const auto place = [&](int target, process_stream how, fs::pipe_side side, byte_stream& ours) {
@@ -271,12 +273,16 @@ void process::start(std::vector<std::string> command, const process_options& opt
     place(STDERR_FILENO, options.error, fs::pipe_side::write, error_);
     plan.finish(options.directory.native());
 
-    int error = blocking(
-        [&] { return plan.run(child->pid, arguments.data(), options.environment ? variables.data() : environ); });
-    if (error != 0) throw_error(what, error);
-    error = child->watch(child);
-    if (error != 0) throw_error(what, error);
-    watched.hand_over();
+    // As a plain thread: the end of a run() stops a goroutine where it comes back from a call, and a child that has
+    // been started must be watched all the same, or it would never be reaped.
+    on_thread_stack([&, on_machine = sched::current_machine() != nullptr] {
+        watching watched(what);
+        char* const* environment = options.environment ? variables.data() : environ;
+        int error = plan.run(child->pid, arguments.data(), environment, on_machine);
+        if (error == 0) error = child->watch(child);
+        if (error != 0) throw_error(what, error);
+        watched.hand_over();
+    });
     const std::pair<byte_stream&, const char*> pipes[] = {
         {input_, "standard input of "}, {output_, "standard output of "}, {error_, "standard error of "}};
     for (const auto& [pipe, name] : pipes) detail::give_name(io_access::of(pipe), name + child->text());

@@ -127,6 +127,11 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
     return stays ? wait_outcome::timed_out : wait_outcome::ok;  // W5
 }
 
+void throw_lock_not_owned() {
+    throw std::system_error(std::make_error_code(std::errc::operation_not_permitted),
+        "dunlin::condition_variable: wait: the lock does not own its mutex");
+}
+
 void notify_condition(const void* condition, bool all) noexcept {
     park::lot_bucket& b = park::bucket_of(condition);
     // A waiter has announced itself before it gave its lock back.

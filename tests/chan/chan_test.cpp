@@ -122,6 +122,28 @@ TEST_P(Chan, ALoopUntilAContextIsDoneEndsThereOrAtTheEnd) {
     });
 }
 
+TEST_P(Chan, ACancelledWaitNamesTheCauseThatWasGiven) {
+    run([] {
+        const dunlin::chan<int> c;
+        const auto text_of = [&](const dunlin::context& ctx) {
+            try {
+                c.recv(ctx);
+            } catch (const dunlin::context_cancelled& e) {
+                return std::string(e.what()) + (e.cause() != nullptr ? ", with a cause" : "");
+            }
+            return std::string("received");
+        };
+        auto [late, cancel_late] = dunlin::with_timeout(dunlin::context::background(), 1ms);
+        EXPECT_EQ(text_of(late), "chan receive: context deadline exceeded");
+        auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+        cancel(std::make_exception_ptr(std::runtime_error("out of patience")));
+        EXPECT_EQ(text_of(dunlin::with_cancel(ctx)), "chan receive: context canceled: out of patience, with a cause");
+        auto [other, cancel_other] = dunlin::with_cancel(dunlin::context::background());
+        cancel_other(std::make_exception_ptr(1));
+        EXPECT_EQ(text_of(other), "chan receive: context canceled, with a cause");
+    });
+}
+
 TEST_P(Chan, SendThatThrowsLeavesItsValue) {
     run([] {
         dunlin::chan<owner> c(1);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -359,6 +360,34 @@ TEST_F(ProcessAnywhere, OutlivesARun) {
 
 std::ptrdiff_t open_descriptors() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+// The starter is left in the constructor, which must watch the child all the same.
+TEST_F(ProcessAnywhere, AChildThatIsStartedAsARunEndsIsReaped) {
+    for (int round = 0; round < support::rounds(40); ++round) {
+        dunlin::run([round] {
+            dunlin::go([] {
+                const process p({"true"});
+                dunlin::sleep_for(1h);
+            });
+            dunlin::blocking([round] { ::usleep(static_cast<useconds_t>(50 * (round % 20))); });
+        });
+    }
+    support::eventually([] {
+        siginfo_t ended{};
+        return waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0;
+    });
+}
+
+TEST_P(Process, RunTakesAContextOrOptionsWithoutInput) {
+    run([] {
+        const process_options in_root{.directory = "/"};
+        EXPECT_EQ(process::run({"pwd"}, in_root).output, "/\n");
+        auto [ctx, cancel] = dunlin::with_timeout(dunlin::context::background(), 20ms);
+        EXPECT_THROW(process::run({"sleep", "100"}, ctx), dunlin::context_cancelled);
+        EXPECT_EQ(error_text([] { process p({"no such program"}); }),
+            "start \"no such program\" (each argument is an element of its own): no such file or directory");
+    });
 }
 
 TEST_F(ProcessAnywhere, LeavesNoDescriptorsBehind) {

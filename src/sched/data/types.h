@@ -121,6 +121,7 @@ public:
     explicit creation_place(const std::source_location& where) noexcept : raw_(std::bit_cast<std::uintptr_t>(where)) {}
     explicit creation_place(const void* code) noexcept : raw_(reinterpret_cast<std::uintptr_t>(code) | is_code) {}
 
+    bool is_known() const noexcept { return raw_ != 0; }
     const void* code() const noexcept {
         return raw_ & is_code ? reinterpret_cast<const void*>(raw_ & ~is_code) : nullptr;
     }

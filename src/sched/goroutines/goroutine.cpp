@@ -195,12 +195,12 @@ void start_goroutine_outside(goroutine* g) noexcept {
     call_monitor_if_all_stuck();
 }
 
-goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument, creation_place where) noexcept {
     processor* p = processor_of(current_machine());
     goroutine* g = take_descriptor(p);
     if (g == nullptr) return nullptr;
     g->id = next_goroutine_id(p);
-    g->created_at = creation_place(reinterpret_cast<const void*>(entry));
+    g->created_at = where.is_known() ? where : creation_place(reinterpret_cast<const void*>(entry));
     g->flags = 0;
     g->entry = entry;
     g->group.store(nullptr, std::memory_order_relaxed);
@@ -208,8 +208,8 @@ goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument) no
     return g;
 }
 
-bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept {
-    goroutine* g = make_detached_inside_runtime(entry, argument);
+bool start_inside_runtime(void (*entry)(void*), void* argument, creation_place where) noexcept {
+    goroutine* g = make_detached_inside_runtime(entry, argument, where);
     if (g == nullptr) return false;
     start_made_inside_runtime(g);
     return true;

@@ -51,12 +51,12 @@ inline void start_goroutine(goroutine* g) noexcept;
 void start_goroutine_outside(goroutine* g) noexcept;  // the part for plain threads
 
 // The first half on a machine that is inside the runtime, for a detached goroutine whose frame is one pointer. Null:
-// there is no memory for it.
-goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+// there is no memory for it. If `where` is not known, its place of creation is `entry`.
+goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument, creation_place where = {}) noexcept;
 // The second half there, for a goroutine that was made with its entry.
 void start_made_inside_runtime(goroutine* g) noexcept;
 // Both halves. False: there is no memory for it.
-bool start_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+bool start_inside_runtime(void (*entry)(void*), void* argument, creation_place where = {}) noexcept;
 
 // Waiting -> runnable. Called by the thread that took g's waiter off its queue, which may be any thread. g may run and
 // end before this returns.

@@ -19,7 +19,7 @@ void start_detached(void (*entry)(void*), void* argument, bool independent, crea
     start_goroutine(g);
 }
 
-bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noexcept {
+bool start_independent_inside_runtime(void (*entry)(void*), void* argument, creation_place where) noexcept {
     // Not `new (std::nothrow)`: a program that replaces operator new may have left that form alone, and
     // AddressSanitizer's does not call the replaced one.
     std::unique_ptr<goroutine_extra> extra;
@@ -28,7 +28,7 @@ bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noex
     } catch (const std::bad_alloc&) {
         return false;
     }
-    goroutine* g = make_detached_inside_runtime(entry, argument);
+    goroutine* g = make_detached_inside_runtime(entry, argument, where);
     if (g == nullptr) return false;
     g->extra = extra.release();
     set_independent(*g->extra, true);

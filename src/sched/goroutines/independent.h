@@ -27,6 +27,6 @@ inline bool ends_with_run() noexcept {
 // `argument`. Throws std::bad_alloc.
 void start_detached(void (*entry)(void*), void* argument, bool independent, creation_place where);
 // An independent one, on a machine that is inside the runtime. False: there is no memory for it.
-bool start_independent_inside_runtime(void (*entry)(void*), void* argument) noexcept;
+bool start_independent_inside_runtime(void (*entry)(void*), void* argument, creation_place where = {}) noexcept;
 
 }  // namespace dunlin::sched
