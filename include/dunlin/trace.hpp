@@ -29,7 +29,9 @@ DUNLIN_API void stop();
 DUNLIN_API bool running() noexcept;
 
 struct recorder_options {
-    /// How much is kept; the oldest events make room for new ones. 32 bytes an event. At least a quarter of a megabyte.
+    /// How much is kept; the oldest events make room for new ones. 32 bytes an event. At least a quarter of a megabyte;
+    /// each thread fills a block of 16 KiB of its own, and with fewer blocks than twice the threads some threads'
+    /// events are missing without a mark.
     std::size_t bytes = std::size_t{16} << 20;
     /// The file that is written when a region was too slow (for the next ones with .2, .3 ... appended) or the process
     /// dies with a report. Empty: nothing is written then.
