@@ -154,7 +154,8 @@ DUNLIN_API void run_main(const run_options& options, void (*entry)(void*), void*
 ///           thread's thread_local objects.
 /// After     No goroutine runs any more. Those that were left are frozen where they stand; their destructors do not run
 ///           (as in Go). Those that were computing are stopped at their next call into the runtime, or by a signal
-///           within milliseconds; not one that calls nothing but libc (docs/limits.md). run() may be called again.
+///           within milliseconds; not one whose thread is always inside calls of libc (docs/limits.md). run() may be
+///           called again.
 /// Order     Everything before the call happens before f starts; everything f did happens before the return.
 /// Throws    std::logic_error if called from a goroutine (in on_thread_stack(), too) or while another run() is active,
 ///           std::invalid_argument for options out of range, std::bad_alloc.

@@ -224,6 +224,14 @@ const void* thread_sleeps_at(pid_t tid) noexcept {
     return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
 }
 
+bool thread_waits_for_time(pid_t tid) noexcept {
+    if (simulation_here() != nullptr) return false;
+    char text[64];
+    if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return false;
+    const long number = std::strtol(text, nullptr, 10);
+    return number == SYS_nanosleep || number == SYS_clock_nanosleep;
+}
+
 thread_ids::thread_ids() noexcept {
     if (simulation_here() != nullptr) return;
     fd_ = static_cast<int>(raw_syscall(

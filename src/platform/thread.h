@@ -80,6 +80,9 @@ bool thread_is_running(pid_t tid) noexcept;
 // or that is not known.
 const void* thread_sleeps_at(pid_t tid) noexcept;
 
+// The thread waits in the kernel for a time to come: nanosleep(), clock_nanosleep().
+bool thread_waits_for_time(pid_t tid) noexcept;
+
 // The threads of this process, one after the other, without memory. Those that begin meanwhile may be left out.
 class thread_ids {
 public:

@@ -131,4 +131,22 @@ inline void repeat_interrupted_call(void* handler_context) noexcept {
 #endif
 }
 
+// The signal has ended a sleep of libc's nanosleep or clock_nanosleep (usleep() and std::this_thread::sleep_for() call
+// them), in which libc holds no lock. To be asked before repeat_interrupted_call().
+inline bool interrupts_sleep_of_libc(const void* handler_context) noexcept {
+    const mcontext_t& registers = static_cast<const ucontext_t*>(handler_context)->uc_mcontext;
+    long number = -1;
+#if defined(__x86_64__)
+    const auto* pc = reinterpret_cast<const unsigned char*>(registers.gregs[REG_RIP]);
+    if (registers.gregs[REG_RAX] != -EINTR || pc[-2] != 0x0f || pc[-1] != 0x05 || pc[-7] != 0xb8) return false;
+    number = pc[-6] | pc[-5] << 8 | pc[-4] << 16 | pc[-3] << 24;
+#elif defined(__aarch64__)
+    constexpr std::uint32_t svc_0 = 0xd4000001;
+    if (static_cast<long>(registers.regs[0]) != -EINTR) return false;
+    if (reinterpret_cast<const std::uint32_t*>(registers.pc)[-1] != svc_0) return false;
+    number = static_cast<long>(registers.regs[8]);
+#endif
+    return number == SYS_nanosleep || number == SYS_clock_nanosleep;
+}
+
 }  // namespace dunlin::stack

@@ -143,6 +143,30 @@ TEST_P(Ends, AProcessorThatIsIdleGoesToAGoroutineThatLostItsOwn) {
 }
 
 // Each leaves a goroutine that computes. The youngest stand still in their handlers; the threads of the others end.
+// It is found asleep whenever the monitor looks.
+TEST_P(Ends, AGoroutineThatOnlySleepsInLibcStops) {
+    if (support::sanitized) GTEST_SKIP() << "a thread is not stopped inside a sanitizer's own functions";
+    static std::atomic<long> steps;
+    for (int round = 0; round < 5; ++round) {
+        run([] {
+            for (int i = 0; i < 20; ++i) {
+                dunlin::go([] {
+                    for (;; steps.fetch_add(1)) ::usleep(1000);
+                });
+            }
+            while (steps.load() < 100) dunlin::sleep_for(1ms);
+        });
+        long before = -1;
+        support::eventually([&] {
+            const long now = steps.load();
+            std::this_thread::sleep_for(100ms);
+            return std::exchange(before, now) == now && steps.load() == now;
+        });
+        steps = 0;
+    }
+    support::eventually([] { return threads_of_this_process() < 40; });
+}
+
 TEST_P(Ends, ThreadsOfGoroutinesThatRunsHaveLeftEnd) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps books on threads: they stay";
     for (int round = 0; round < 60; ++round) {

@@ -168,13 +168,15 @@ TEST_P(Leftovers, TheOneThatWaitsIsFoundAmongMany) {
 // Each of these runs would wait for it a millisecond.
 TEST_P(Leftovers, ACallThatIsLeftCostsLaterRunsNothing) {
     if (support::sanitized) GTEST_SKIP() << "a run takes longer";
-    static std::atomic<bool> inside, over, ended;
-    inside = over = ended = false;
-    run([] {
-        dunlin::go([] {
+    static std::atomic<bool> inside;
+    inside = false;
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    run([from = ends[0]] {
+        dunlin::go([from] {
             inside = true;
-            while (!over) std::this_thread::sleep_for(20ms);
-            ended = true;
+            char byte;
+            EXPECT_EQ(::read(from, &byte, 1), 0);
         });
         while (!inside) dunlin::sleep_for(1ms);
     });
@@ -185,8 +187,7 @@ TEST_P(Leftovers, ACallThatIsLeftCostsLaterRunsNothing) {
         least = std::min(least, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin));
     }
     EXPECT_LT(least, 1ms);
-    over = true;
-    support::eventually_on_thread([] { return ended.load(); });
+    close(ends[1]);  // the call ends
 }
 
 // What a deadline does it does in a goroutine, which is of no run().

@@ -8,7 +8,10 @@
 //            If it may stop there (safe_point.h) the handler mostly never returns (frozen.h). Otherwise it returns, and
 //            the thread is asked again 0.2 ms later, or by the monitor in a later round. A thread that sleeps in the
 //            kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
-//            has returned, and stops it when it has left the kernel. A thread in on_thread_stack() gets no signal
+//            has returned, and stops it when it has left the kernel. But if it sleeps until a time, it is stopped
+//            there:
+//            libc holds no lock in that call, and one that sleeps again and again would hardly ever be found elsewhere.
+//            A thread in on_thread_stack() gets no signal
 //            either: it may hold any lock of this library, as a plain thread may, and goes on (thread_stack.h).
 // Patience   20 ms, and for each thread a millisecond of CPU time since it was asked: on a busy computer it may take
 //            longer before a thread runs at all, and a thread can stop only while it runs. A thread that has had both
@@ -83,6 +86,7 @@ bool is_request(const machine* m, const siginfo_t& info) noexcept {
 void on_signal(int signal, siginfo_t* info, void* context) {
     note_handler_return(__builtin_return_address(0));
     machine* m = current_machine();
+    const bool sleeps = !stack::sanitizing && stack::interrupts_sleep_of_libc(context);
     if (is_request(m, *info)) {
         stack::repeat_interrupted_call(context);
     } else {
@@ -98,7 +102,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     const bool in_handler = interrupts_program_handler(m, context);
     m->in_handler.store(in_handler, std::memory_order_relaxed);
     if (in_handler) return;
-    if (!m->condemned.load(std::memory_order_relaxed) || !may_stop_at(stack::interrupted_pc(context))) return;
+    if (!m->condemned.load(std::memory_order_relaxed)) return;
+    if (!sleeps && !may_stop_at(stack::interrupted_pc(context))) return;
     freeze_here(m);
 }
 
@@ -115,9 +120,10 @@ void ask(machine* m) noexcept {
     m->asked_ns = now;
     if (!platform::thread_is_running(m->tid)) {
         if (m->asleep_since_ns == 0) m->asleep_since_ns = now;
-        return;
+        if (stack::sanitizing || !platform::thread_waits_for_time(m->tid)) return;
+    } else {
+        m->asleep_since_ns = 0;
     }
-    m->asleep_since_ns = 0;
     platform::send_request(m->tid, preemption_signal);
 }
 
