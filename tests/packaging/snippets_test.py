@@ -19,6 +19,9 @@ FRAMES = {
     "dunlin::chan<std::string> lines(16);": (
         "dunlin::chan<std::string> replies(1); const std::string answer = \"42\";",
         "check(replies.recv() == \"42\");", {}),
+    "for (T v : c.until(ctx))": (
+        "using T = int; dunlin::chan<T> c(2); c.send(1); c.send(2); c.close(); const dunlin::context ctx; int sum = 0;",
+        "sum += v; check(sum == 3);", {}),
     "auto listener = dunlin::net::listen(\"tcp\", \":8080\");": (
         # The server's loop has no end: it stays behind when the clients have had their replies.
         "const std::string address = free_address(); auto clients = dunlin::spawn([=] { be_clients(address); });"
