@@ -414,7 +414,8 @@ template <class Parent, class D, class... More>
     requires(!detail::are_parent_and_duration<Parent, D>)
 cancellable with_timeout(const Parent&, const D&, const More&...) {
     static_assert(detail::are_parent_and_duration<Parent, D>,
-        "dunlin::with_timeout: first the parent, a context, then a duration with its unit, as 100ms; a time: with_deadline");
+        "dunlin::with_timeout: first the parent, a context, then a duration with its unit, as 100ms; "
+        "a time: with_deadline");
     return context::with_timeout(context::background(), clock::duration(0));
 }
 template <class Rep, class Period>

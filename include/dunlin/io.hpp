@@ -64,7 +64,8 @@ concept writable_byte_range = byte_range<R> &&
 
 // As for durations (clock.hpp): the compiler reports the mistake in one line.
 #define DUNLIN_CONTEXT_IS_NO_DEADLINE \
-    "dunlin: a deadline is a duration from now or a time; a context is given to the call that waits, as read_some(b, ctx)"
+    "dunlin: a deadline is a duration from now or a time; a context is given to the call that waits: " \
+    "read_some(b, ctx)"
 #define DUNLIN_IS_NO_BUFFER \
     "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
 

@@ -133,7 +133,8 @@ public:
     template <std::convertible_to<std::string_view> Text>
     static result run(const Text&, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
         static_assert(detail::always_false<Text>,
-            "dunlin::process: a command is a list, one argument for each element: run({\"ls\", \"-l\"}); no shell reads it");
+            "dunlin::process: a command is a list, one argument for each element: run({\"ls\", \"-l\"}); "
+            "no shell reads it");
         return {};
     }
 

@@ -378,7 +378,8 @@ template <detail::followable F, class Handler = detail::no_handler>
 template <class Never = void>
 decltype(detail::no_case()) on_recv(detail::anything, detail::anything = {}, detail::anything = {}) {
     static_assert(detail::always_false<Never>,
-        "dunlin::on_recv receives from a chan, a receiver, or a variable that is a watch_receiver or broadcast_receiver; "
+        "dunlin::on_recv receives from a chan, a receiver, or a variable that is a watch_receiver or "
+        "broadcast_receiver; "
         "a timer or ticker is a case by its channel(), a context by on_done(ctx)");
     return detail::no_case();
 }
@@ -454,7 +455,8 @@ decltype(detail::no_case()) on_done(const receiver<T>&, Handler&&...) {
 template <class Never = void>
 decltype(detail::no_case()) on_done(detail::anything, detail::anything = {}, detail::anything = {}) {
     static_assert(detail::always_false<Never>,
-        "dunlin::on_done takes a context; of a stop_token, with_stop_token() makes one; a channel is a case by on_recv");
+        "dunlin::on_done takes a context; of a stop_token, with_stop_token() makes one; "
+        "a channel is a case by on_recv");
     return detail::no_case();
 }
 

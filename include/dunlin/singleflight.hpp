@@ -62,10 +62,11 @@ struct flight {
 /// Source    golang.org/x/sync/singleflight.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class singleflight {
-    // Both under the table's lock. The key in the table, not the caller's, which the function may change or destroy;
-    // null: it is not there any more.
     static_assert(std::is_void_v<T> || (std::is_object_v<T> && std::is_copy_constructible_v<T>),
         "dunlin::singleflight: the result is copied for each caller: use a std::shared_ptr for what cannot be copied");
+
+    // Both under the table's lock. The key in the table, not the caller's, which the function may change or destroy;
+    // null: it is not there any more.
     struct flight : detail::flight<T> {
         const Key* key = nullptr;
         bool over = false;

@@ -253,8 +253,8 @@ void process::start(std::vector<std::string> command, const process_options& opt
     }
     check_text(options.directory.native());
     const bool looks_like_a_line = command.size() == 1 && command[0].find(' ') != std::string::npos;
-    std::string what =
-        looks_like_a_line ? "start \"" + command[0] + "\" (each argument is an element of its own)" : "start " + command[0];
+    std::string what = "start " + command[0];
+    if (looks_like_a_line) what = "start \"" + command[0] + "\" (each argument is an element of its own)";
     if (!options.directory.empty()) what += " in " + options.directory.native();
 
     auto child = std::make_shared<state>();

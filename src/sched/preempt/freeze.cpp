@@ -8,11 +8,10 @@
 //            If it may stop there (safe_point.h) the handler mostly never returns (frozen.h). Otherwise it returns, and
 //            the thread is asked again 0.2 ms later, or by the monitor in a later round. A thread that sleeps in the
 //            kernel gets no signal (its call would end early, and it would run): the monitor goes on asking after run()
-//            has returned, and stops it when it has left the kernel. But if it sleeps until a time, it is stopped
-//            there:
-//            libc holds no lock in that call, and one that sleeps again and again would hardly ever be found elsewhere.
-//            A thread in on_thread_stack() gets no signal
-//            either: it may hold any lock of this library, as a plain thread may, and goes on (thread_stack.h).
+//            has returned, and stops it when it has left the kernel. But if it sleeps until a time, it is stopped in
+//            that call, in which libc holds no lock: one that sleeps again and again would hardly ever be found
+//            elsewhere. A thread in on_thread_stack() gets no signal either: it may hold any lock of this library, as a
+//            plain thread may, and goes on (thread_stack.h).
 // Patience   20 ms, and for each thread a millisecond of CPU time since it was asked: on a busy computer it may take
 //            longer before a thread runs at all, and a thread can stop only while it runs. A thread that has had both
 //            without stopping is left to the monitor.
