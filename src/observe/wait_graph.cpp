@@ -20,7 +20,7 @@ using sched::wait_reason;
 
 bool waits(const goroutine& g) noexcept { return g.state.load(std::memory_order_acquire) == goroutine_state::waiting; }
 
-// Does it wait in a way that leads to another node? All others are ends of paths, and in no circle.
+// Does it wait in a way that can lead to another node? All others are ends of paths, and in no circle.
 bool may_lead_on(const goroutine& g) noexcept {
     const wait_reason reason = g.reason.load(std::memory_order_relaxed);
     return waits(g) && (sched::may_be_in_a_circle(reason) || reason == wait_reason::in_place_join);
@@ -47,19 +47,37 @@ std::size_t waiting_goroutines() noexcept { return count(waits); }
 
 bool wait_graph::by_group(const member& a, const member& b) noexcept { return std::less<>()(a.group, b.group); }
 
-wait_graph::wait_graph(kind_of_look how) noexcept : wait_graph(how, count(may_lead_on)) {}
-
-wait_graph::wait_graph(kind_of_look how, std::size_t waiting) noexcept
-    : how_(how), nodes_(waiting), by_id_(how == kind_of_look::guess ? 2 * waiting : waiting), tops_(waiting),
-      members_(waiting) {
+wait_graph::wait_graph(kind_of_look how) noexcept
+    : how_(how), candidates_(count_candidates()), nodes_(candidates_),
+      by_id_(how == kind_of_look::guess ? 2 * candidates_ : candidates_), tops_(candidates_), members_(candidates_) {
     if (!usable()) return;
     sched::for_each_descriptor([&](const goroutine& g) {
-        if (may_lead_on(g)) add(g);
+        if (may_lead_on(g) && leads_on(g)) add(g);
     });
     if (how == kind_of_look::exact) look_into_lot();
     std::sort(members_.begin(), members_.end(), by_group);
     for (node& n : nodes_) link(n);
     if (how == kind_of_look::exact) link_joiners();
+}
+
+std::size_t wait_graph::count_candidates() noexcept {
+    if (how_ == kind_of_look::exact) return count(may_lead_on);
+    sched::for_each_descriptor([&](const goroutine& g) {
+        if (!may_lead_on(g)) return;
+        if (const void* group = group_of(g)) groups_with_members_.add(group);
+    });
+    std::size_t n = 0;
+    sched::for_each_descriptor([&](const goroutine& g) { n += may_lead_on(g) && leads_on(g); });
+    return n;
+}
+
+// False: it waits for a group of which no waiter was a member, so it is an end of paths too. Only a guess knows that
+// before the parking lot is looked at.
+bool wait_graph::leads_on(const goroutine& g) const noexcept {
+    if (how_ == kind_of_look::exact) return true;
+    const wait_reason reason = g.reason.load(std::memory_order_relaxed);
+    if (reason != wait_reason::wait_group_wait && reason != wait_reason::task_group_wait) return true;
+    return groups_with_members_.may_contain(peek(g.link));
 }
 
 void wait_graph::look_into_lot() noexcept {

@@ -21,10 +21,12 @@
 //            parking lot in both graphs stood there all the time, since it would have to run to come back; a holder
 //            that waits does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a
 //            hand-over takes the waiter off the parking lot first.
-// Cost       The guess: a look at each descriptor, and a system call for each waiter for a mutex and for each that may
-//            be a group's member and has a large callable. The exact graphs look at each waiter in the parking lot as
-//            well. These lie on stacks that nothing has touched for long, which costs up to 5 us each. All this is done
-//            only when the monitor has seen a goroutine wait for long (sched/monitor/monitor.cpp).
+// Cost       The guess: two looks at each descriptor, and a system call for each waiter for a mutex and for each that
+//            may be a group's member and has a large callable. It has no node for one that waits for a group of which
+//            no waiter is a member: a million goroutines that wait for one gate cost no memory. A node is about 110
+//            bytes with its places in the indexes. The exact graphs look at each waiter in the parking lot as well.
+//            These lie on stacks that nothing has touched for long, which costs up to 5 us each. All this is done only
+//            when the monitor has seen a goroutine wait for long (sched/monitor/monitor.cpp).
 // Tests      tests/runtime/circles_test.cpp, tests/runtime/circle_patterns_test.cpp
 #pragma once
 
@@ -84,7 +86,24 @@ private:
         const void* group;
         std::uint32_t number;
     };
-    wait_graph(kind_of_look how, std::size_t waiting) noexcept;  // at most so many
+    // Addresses that have been added, and perhaps others (a Bloom filter with one hash).
+    class address_filter {
+    public:
+        void add(const void* address) noexcept { words_[place(address) / 64] |= bit(address); }
+        bool may_contain(const void* address) const noexcept {
+            return (words_[place(address) / 64] & bit(address)) != 0;
+        }
+
+    private:
+        static constexpr std::size_t bits = 4096;
+        static std::size_t place(const void* address) noexcept {
+            return (reinterpret_cast<std::uintptr_t>(address) * 0x9e3779b97f4a7c15 >> 40) % bits;
+        }
+        static std::uint64_t bit(const void* address) noexcept { return std::uint64_t{1} << place(address) % 64; }
+        std::uint64_t words_[bits / 64] = {};
+    };
+    std::size_t count_candidates() noexcept;
+    bool leads_on(const sched::goroutine& g) const noexcept;
     const void* group_of(const sched::goroutine& g) noexcept;
     std::uintptr_t word_at(const void* address) noexcept;
     void look_into_lot() noexcept;
@@ -95,6 +114,8 @@ private:
 
     const kind_of_look how_;
     bool refused_ = false;
+    address_filter groups_with_members_;
+    const std::size_t candidates_;
     mapped_array<node> nodes_;
     mapped_index by_id_;        // the goroutine's id; for a guess also the address of its `join`
     mapped_index tops_;         // a stack's address: the goroutine that waits there, run in place by the others on it
