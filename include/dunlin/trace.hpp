@@ -22,7 +22,8 @@ namespace dunlin::inline v0_1::trace {
 /// or the recorder, runs already. std::bad_alloc.
 DUNLIN_API void start(const std::string& file);
 
-/// Ends the trace: when this returns, everything is in the file. Does nothing if no trace runs.
+/// Ends the trace: when this returns, everything is in the file. Does nothing if no trace runs. exit() does it for a
+/// trace that still runs.
 DUNLIN_API void stop();
 
 /// Whether a trace or the recorder runs.
@@ -30,8 +31,8 @@ DUNLIN_API bool running() noexcept;
 
 struct recorder_options {
     /// How much is kept; the oldest events make room for new ones. 32 bytes an event. At least a quarter of a megabyte;
-    /// each thread fills a block of 16 KiB of its own, and with fewer blocks than twice the threads some threads'
-    /// events are missing without a mark.
+    /// each thread fills a block of 16 KiB of its own. With fewer blocks than twice the threads some threads may find
+    /// none; then what was recorded before that moment counts as incomplete and is left out.
     std::size_t bytes = std::size_t{16} << 20;
     /// The file that is written when a region was too slow (for the next ones with .2, .3 ... appended) or the process
     /// dies with a report. Empty: nothing is written then.

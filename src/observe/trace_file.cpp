@@ -371,9 +371,32 @@ void begin_file(state& s, std::size_t room_for_events) {
     }
 }
 
+// Under `changes`.
+void stop_file(state& s, std::string_view why) {
+    if (s.what.load() != mode::file) return;
+    tracing::finish(count_waits_for_trace);
+    join_writer(s);
+    write_full(s);
+    write_open_chunks(*s.writer, *s.room);
+    s.writer->end(why);
+    s.what.store(mode::off);
+    ::close(std::exchange(s.file.fd, -1));
+}
+
+// A trace that still runs when exit() is called. Its file stays without an end if a goroutine that run() has left was
+// frozen in start() or stop().
+void stop_file_at_exit() {
+    [[maybe_unused]] static const int registered = std::atexit([] {
+        state& s = the();
+        const std::unique_lock guard(s.changes, std::try_to_lock);
+        if (guard.owns_lock()) stop_file(s, "exit()");
+    });
+}
+
 void start_file(const std::string& path) {
     state& s = the();
     sched::start_runtime();
+    stop_file_at_exit();
     const std::lock_guard guard(s.changes);
     if (s.what.load() != mode::off) throw_busy("dunlin::trace::start");
     const int fd = open_file(path.c_str());
@@ -491,7 +514,6 @@ void read_trace_setting() {
                 std::atexit([] { write_trace_of_slow_region(); });  // waits for no lock: its holder may be frozen
             } else {
                 dunlin::trace::start(path);
-                std::atexit([] { dunlin::trace::stop(); });
             }
         } catch (const std::exception& e) {
             platform::complain("DUNLIN_TRACE", path, e.what());
@@ -511,14 +533,7 @@ void start(const std::string& file) { observe::start_file(file); }
 void stop() {
     observe::state& s = the();
     const std::lock_guard guard(s.changes);
-    if (s.what.load() != mode::file) return;
-    sched::tracing::finish(observe::count_waits_for_trace);
-    observe::join_writer(s);
-    observe::write_full(s);
-    observe::write_open_chunks(*s.writer, *s.room);
-    s.writer->end("stop()");
-    s.what.store(mode::off);
-    ::close(std::exchange(s.file.fd, -1));
+    observe::stop_file(s, "stop()");
 }
 
 bool running() noexcept { return sched::tracing::on(); }

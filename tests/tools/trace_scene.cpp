@@ -305,14 +305,61 @@ void pauses() {
     one("stats", [] { (void)dunlin::runtime::stats(); });
 }
 
+// Some wait, some compute, some have never begun, some are in a call, when their run() returns.
+void leave_some() {
+    static dunlin::chan<int> never;
+    for (int i = 0; i < 8; ++i) {
+        dunlin::go([] { (void)never.recv(); });
+        dunlin::go([] {
+            for (;;) burn(100us);
+        });
+        dunlin::go([] {
+            for (;;) dunlin::yield();
+        });
+        dunlin::go([] { dunlin::blocking([] { usleep(20'000); }); });
+        dunlin::go([] { dunlin::sleep_for(1h); });
+    }
+    dunlin::sleep_for(15ms);
+    for (int i = 0; i < 8; ++i) dunlin::go([] { burn(10us); });
+}
+
+// More threads than the recorder has blocks; then it is written.
+void crowd(const std::string& file) {
+    dunlin::trace::start_recorder({.bytes = 256 << 10});
+    std::atomic<bool> over{false};
+    dunlin::wait_group all;
+    for (int i = 0; i < 40; ++i) {
+        all.go([&] {
+            while (!over.load()) {
+                dunlin::blocking([] { usleep(300); });
+                dunlin::yield();
+            }
+        });
+    }
+    dunlin::sleep_for(100ms);
+    std::ofstream out(file, std::ios::binary);
+    dunlin::trace::write_recorder(out);
+    over.store(true);
+    all.wait();
+}
+
 }  // namespace scene
 
 int main(int argc, char** argv) {
     const std::string what = argc > 1 ? argv[1] : "chaos";
     const unsigned procs = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 2;
+    for (int i = 0; what == "ends" && i < 5; ++i) {
+        dunlin::run({.max_procs = procs}, scene::leave_some);
+    }
     dunlin::run({.max_procs = procs}, [&] {
         if (what == "chaos") scene::chaos(60);
         if (what == "slow") scene::slow_request();
+        if (what == "crowd") scene::crowd(argv[3]);
+        if (what == "exit") {
+            dunlin::trace::start(argv[3]);
+            scene::chaos(8);
+            std::exit(0);
+        }
         if (what == "many") {
             for (int i = 0; i < 200; ++i) scene::chaos(8);
         }

@@ -63,6 +63,17 @@ class TraceTest(unittest.TestCase):
                 self.assertEqual(kinds[dt.CREATED], kinds[dt.END])  # but for those that were there when it began: none
                 self.assertEqual(kinds[dt.REGION], kinds[dt.REGION_END])
 
+    def test_what_runs_leave_is_in_order(self):
+        for processors in (1, 2, 8):
+            with self.subTest(processors=processors):
+                self.run_scene("ends", processors)
+                self.assertIn("in order", self.tool("check", self.file))
+                trace = dt.Trace(self.file)
+                frozen = sum(e.what == dt.FROZEN for e in trace.events)
+                self.assertGreaterEqual(frozen, 5 * 3 * 8)  # at least those that wait, compute and yield
+                for g, chain in trace.chains.items():
+                    self.assertIn(chain[-1].what, (dt.END, dt.FROZEN), trace.who(g))
+
     def test_each_wrong_order_is_found(self):
         self.run_scene("chaos", 2)
 
@@ -332,6 +343,21 @@ class TraceTest(unittest.TestCase):
             for i in range(10):
                 with self.subTest(processors=processors, i=i):
                     self.assertIn("in order", self.tool("check", f"{self.file}.{i}"))
+
+    def test_a_recorder_too_small_for_its_threads_says_from_when_it_is_complete(self):
+        for processors in (1, 2, 8):
+            for round in range(4):
+                with self.subTest(processors=processors, round=round):
+                    self.run_scene("crowd", processors, self.file, trace="")
+                    self.assertIn("in order", self.tool("check", self.file))
+                    trace = dt.Trace(self.file)
+                    self.assertGreater(trace.lost, 1000)
+                    self.assertLess(len(trace.events), 500)  # what came after the last loss
+
+    def test_exit_ends_a_trace_that_still_runs(self):
+        self.run_scene("exit", 2, self.file, trace="")
+        self.assertIn("in order", self.tool("check", self.file))
+        self.assertEqual(dt.Trace(self.file).ended, "exit()")
 
     def test_a_slow_region_has_it_written_and_why_says_why(self):
         text = self.run_scene("slow", 2, trace="recorder:" + self.file)

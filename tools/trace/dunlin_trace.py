@@ -7,12 +7,13 @@ import struct
 
 # sched/machines/trace.h, kind
 (EXISTING, CREATED, RUNNABLE, RUN, PARK, YIELD, QUEUED, PREEMPTED, RESUMED, END, CALL, CALL_END, TAKEN, RELEASED, STEAL, TIMERS, POLLED, WORLD_STOPS,
- WORLD_STARTS, NAME, REGION, REGION_END, TASK, TASK_OF, TASK_END, MESSAGE, PARENT_TASK, IN_PLACE) = range(1, 29)
+ WORLD_STARTS, NAME, REGION, REGION_END, TASK, TASK_OF, TASK_END, MESSAGE, PARENT_TASK, IN_PLACE, FROZEN) = range(1, 30)
 WITH_TEXT = {NAME, REGION, TASK, MESSAGE}
-OF_A_TURN = {EXISTING, CREATED, RUNNABLE, RUN, PARK, YIELD, QUEUED, PREEMPTED, RESUMED, END, CALL, CALL_END}
+OF_A_TURN = {EXISTING, CREATED, RUNNABLE, RUN, PARK, YIELD, QUEUED, PREEMPTED, RESUMED, END, CALL, CALL_END, FROZEN}
 CAUSES = {1: "goroutine", 2: "a timer", 3: "a descriptor", 4: "a plain thread", 5: "the runtime"}
 TAKEN_BECAUSE = {1: "blocking call", 2: "its thread slept", 3: "its slice was over", 4: "lent"}
 NO_PROCESSOR = 0xffff
+NEVER = 1 << 63  # later than any time
 IN_PLACE_JOIN, BLOCKING_CALL = "runs a child in place", "blocking call"
 OUTSIDE, MONITOR, CONTROL = 0xffffffff, 0xfffffffe, 0xfffffffd
 EVENT = struct.Struct("<QQQIHBB")
@@ -71,6 +72,8 @@ class Trace:
             self.lost += lost
             if len(content) > 16:
                 raw[source].append((struct.unpack_from("<Q", content, 16)[0], content[16:], lost))
+            elif lost:
+                raw[source].append((None, b"", lost))  # its last events
         elif kind == 4:
             file_line, _, function = content[8:].partition(b"\0")
             file, _, line = file_line.decode(errors="replace").rpartition(":")
@@ -102,12 +105,12 @@ class Trace:
         self.by_source = {}
         self.gaps = []  # (begin, end, thread): events of it were lost between
         for source, blocks in raw.items():
-            blocks.sort(key=lambda b: b[0])
+            blocks.sort(key=lambda b: NEVER if b[0] is None else b[0])
             events, seen = [], set()
             for first, content, lost in blocks:
                 i = 0
                 if lost:
-                    self.gaps.append((events[-1].time if events else 0, ns(first), source))
+                    self.gaps.append((events[-1].time if events else 0, NEVER if first is None else ns(first), source))
                 while i < len(content):
                     time, g, arg, turn, p, what, detail = EVENT.unpack_from(content, i)
                     one = content[i:i + EVENT.size]
@@ -132,7 +135,7 @@ class Trace:
         for events in self.by_source.values():
             for order, e in enumerate(events):
                 if e.what in OF_A_TURN:
-                    rank = 0 if e.what in (EXISTING, CREATED, RUN) else 2 if e.what == RUNNABLE else 1
+                    rank = 0 if e.what in (EXISTING, CREATED, RUN) else 2 if e.what == RUNNABLE else 3 if e.what == FROZEN else 1
                     # One that runs a child in place may go on, in the same turn, on the thread where the child has ended.
                     chains[e.g].append((e.turn, rank, e.time, order, e))
         # By goroutine, its children that have run on its stack: (begin, end, child).
@@ -204,7 +207,7 @@ def spans_of(trace, g):
         elif e.what == CALL:
             since = close(e.time) if since is not None else e.time
             state, detail = "calling", "blocking()"
-        elif e.what == END:
+        elif e.what in (END, FROZEN):
             since = close(e.time) if since is not None else e.time
             state = "dead"
     if since is not None:
@@ -241,6 +244,7 @@ class Check:
 
     def __init__(self, trace):
         self.trace, self.violations = trace, []
+        self.frozen = {e.g: e.time for e in trace.events if e.what == FROZEN}
         for g, chain in trace.chains.items():
             self._goroutine(g, chain)
         for source, events in trace.by_source.items():
@@ -256,9 +260,9 @@ class Check:
         partial, state, turn, previous = self.trace.partial or bool(self.trace.gaps), None, None, None
         legal = {EXISTING: {None}, CREATED: {None}, RUNNABLE: {"new", "waiting"}, RUN: {"runnable"}, PARK: {"running"}, YIELD: {"running"},
                  QUEUED: {"running", "calling"}, PREEMPTED: {"running", "calling"}, RESUMED: {"preempted"}, END: {"running"}, CALL: {"running", "calling"},
-                 CALL_END: {"running", "calling"}}
+                 CALL_END: {"running", "calling"}, FROZEN: {"new", "runnable", "running", "waiting", "preempted", "calling"}}
         after = {CREATED: "new", RUNNABLE: "runnable", RUN: "running", PARK: "waiting", YIELD: "runnable", QUEUED: "runnable", PREEMPTED: "preempted",
-                 RESUMED: "running", END: "dead", CALL: "calling", CALL_END: "running"}
+                 RESUMED: "running", END: "dead", CALL: "calling", CALL_END: "running", FROZEN: "frozen"}
         names = {v: k for k, v in globals().items() if isinstance(v, int) and k.isupper()}
         who = self.trace.who(g)
         for e in chain:
@@ -297,6 +301,7 @@ class Check:
                 if e.detail == 1:
                     stack.append(e.g)
                     continue
+                stack = [g for g in stack if self.frozen.get(g, NEVER) > e.time]
                 if stack and known:
                     self._say(e, f"thread {source} runs {self.trace.who(e.g)} while it runs {self.trace.who(stack[-1])}")
                 stack = [e.g]

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include <dunlin/detail/atomic.hpp>
+
 namespace dunlin::inline v0_1::sched::tracing {
 
 struct chunk;
@@ -16,7 +18,8 @@ struct ring {
     cause why = cause::goroutine;
     // the time when a goroutine left just now: the next one begins to run then. 0: none did
     std::uint64_t fresh = 0;
-    std::uint64_t lost = 0;             // events lost since there has been no chunk
+    // Events lost since there has been no chunk, and when the last one was. Readers look at both.
+    platform::atomic<std::uint64_t> lost{0}, lost_at{0};
     std::uint32_t draw = 1;             // draws which goroutines that become runnable are measured (trace.h)
 };
 

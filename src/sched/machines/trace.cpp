@@ -105,27 +105,42 @@ chunk* take_chunk() noexcept {
     return c;
 }
 
+void lose(ring& r, std::uint64_t before, std::uint32_t places) noexcept {
+    r.lost.store(before + places, std::memory_order_relaxed);
+    r.lost_at.store(ticks(), std::memory_order_relaxed);
+}
+
+// Recorder: events of r were lost until lost_at, so nothing before that is complete.
+void note_loss(const ring& r) noexcept {
+    store& s = the_store;
+    if (s.recycle) s.overwritten_until = std::max(s.overwritten_until, r.lost_at.load(std::memory_order_relaxed));
+}
+
 constexpr std::uint64_t ask_again_every = 64;  // events lost between two looks whether there is a chunk again
 
 // A chunk for r with room for `places` events. Null: these events are lost.
 [[gnu::noinline]] chunk* next_chunk(ring& r, std::uint32_t source, std::uint32_t places) noexcept {
     const std::uint32_t generation = the_store.generation.load(std::memory_order_relaxed);
-    if (r.now == nullptr && r.generation == generation && r.lost % ask_again_every != 0) {
-        r.lost += places;
+    const std::uint64_t lost = r.lost.load(std::memory_order_relaxed);
+    if (r.now == nullptr && r.generation == generation && lost % ask_again_every != 0) {
+        lose(r, lost, places);
         return nullptr;
     }
     const holds_store lock;
     if (!on()) return nullptr;
     close_chunk(r);
-    if (r.generation != the_store.generation.load(std::memory_order_relaxed)) r.lost = 0;
+    const bool of_this_trace = r.generation == the_store.generation.load(std::memory_order_relaxed);
+    const std::uint64_t lost_now = of_this_trace ? lost : 0;
     r.generation = the_store.generation.load(std::memory_order_relaxed);
     chunk* c = take_chunk();
     if (c == nullptr) {
-        r.lost += places;
+        lose(r, lost_now, places);
         return nullptr;
     }
+    if (lost_now != 0) note_loss(r);
+    r.lost.store(0, std::memory_order_relaxed);
     c->source = source;
-    c->lost = std::exchange(r.lost, 0);
+    c->lost = lost_now;
     c->tid = platform::thread_id();
     c->used.store(0, std::memory_order_relaxed);
     r.now = c;
@@ -259,6 +274,13 @@ void note_taken(const processor* p, const machine* from, taking how) noexcept {
         {ticks(), g != nullptr ? g->id : 0, from->id, 0, number_of(p), kind::taken, static_cast<std::uint8_t>(how)});
 }
 
+void note_frozen(goroutine& g) noexcept {
+    if (!on() || !(g.flags & goroutine::traced)) return;
+    // a preempted one is met twice: with its machine, and among the descriptors
+    g.flags &= static_cast<std::uint8_t>(~goroutine::traced);
+    put(outside, outside_source, {ticks(), g.id, 0, g.turn(), no_processor, kind::frozen, 0});
+}
+
 void note_world(kind what) noexcept { put(outside, outside_source, {ticks(), 0, 0, 0, no_processor, what, 0}); }
 
 because::because(machine* m, cause why) noexcept : m_(m), before_(m != nullptr ? m->trace.why : cause::goroutine) {
@@ -384,11 +406,20 @@ void copy(const chunk& c, view& into) noexcept {
     std::copy_n(c.events, into.used, into.events);
 }
 
-bool copy_open(const ring& r, view& into) noexcept {
+bool copy_open(const ring& r, std::uint32_t source, view& into) noexcept {
     const unstoppable_section section;
     const holds_store lock;
-    if (r.now == nullptr || r.generation != the_store.generation.load(std::memory_order_relaxed)) return false;
-    copy(*r.now, into);
+    if (r.generation != the_store.generation.load(std::memory_order_relaxed)) return false;
+    if (r.now != nullptr) {
+        copy(*r.now, into);
+        return true;
+    }
+    into.source = source;
+    into.tid = 0;
+    into.used = 0;
+    into.lost = r.lost.load(std::memory_order_relaxed);
+    if (into.lost == 0) return false;
+    note_loss(r);
     return true;
 }
 
@@ -417,11 +448,11 @@ bool look_at_full(std::uint64_t& at, view& into) noexcept {
 }
 
 void look_at_open(view& room, void (*f)(void*, const view&), void* with) noexcept {
-    for (const ring* r : {&control, &outside, &monitor}) {
-        if (copy_open(*r, room)) f(with, room);
-    }
+    if (copy_open(control, control_source, room)) f(with, room);
+    if (copy_open(outside, outside_source, room)) f(with, room);
+    if (copy_open(monitor, monitor_source, room)) f(with, room);
     for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (copy_open(m->trace, room)) f(with, room);
+        if (copy_open(m->trace, m->id, room)) f(with, room);
     }
 }
 

@@ -11,7 +11,8 @@
 //            chunk goes into the list of full ones, under a lock, once in some 500 events. A reader of a chunk that is
 //            being written to reads no further than `used` (release, acquire).
 // Modes      file: a thread writes full chunks and gives them back; while all are full, events are lost, and counted.
-//            recorder: the oldest full chunk is used again.
+//            recorder: the oldest full chunk is used again; while none is full, events are lost, and what was recorded
+//            before counts as incomplete.
 // Order      The clocks of two CPUs, and loads that pass the reading of the clock, may differ by some ten nanoseconds.
 //            So the events of a goroutine are ordered by `turn`: it is raised each time the goroutine begins to run,
 //            and noted with each event of that turn, including the event that ends the wait after it. A wait and the
@@ -70,6 +71,7 @@ enum class kind : std::uint8_t {
     message = 26,     // category, zero byte, text; arg: task
     parent_task = 27, // arg: the task of which the one that g has just begun is a part
     in_place = 28,    // the `run` event before it is on the stack of goroutine `arg`
+    frozen = 29,      // its run() has returned: it never runs again, or only until it is stopped
 };
 
 enum class taking : std::uint8_t { from_call = 1, from_sleeper, from_hog, lent };
@@ -128,6 +130,7 @@ void note_text(machine* m, kind what, const goroutine* g, std::uint64_t arg, std
 void note_taken(const processor* p, const machine* from, taking how) noexcept;
 // Under the scheduler lock.
 void note_world(kind what) noexcept;
+void note_frozen(goroutine& g) noexcept;  // once for each; with the world stopped
 
 // While this object lives, goroutines that the machine makes runnable are noted with this cause.
 class because {
@@ -166,11 +169,13 @@ bool take_full(view& into) noexcept;
 // Copies the full chunk number `at`, counted over all full chunks of the trace. If it is gone, copies the oldest that
 // is left, and `at` becomes its number. False: there is none.
 bool look_at_full(std::uint64_t& at, view& into) noexcept;
-// Calls f(with, view) for each chunk that is being written to; holds no lock during the call.
+// Calls f(with, view) for each chunk that is being written to, and for each ring that loses its events for want of one
+// (used is 0); holds no lock during the call.
 void look_at_open(view& room, void (*f)(void*, const view&), void* with) noexcept;
 // The share of full chunks that wait to be taken in all chunks: 0 to 256.
 unsigned filled() noexcept;
-// Recorder: the time of the last event that was overwritten; 0: none. There are gaps before it.
+// Recorder: the time of the last event that was overwritten, or lost for want of a chunk; 0: none. There are gaps
+// before it. Call after look_at_open(), which notes what is being lost.
 std::uint64_t complete_from() noexcept;
 // The process dies: nothing waits for locks any longer.
 void ignore_locks() noexcept;

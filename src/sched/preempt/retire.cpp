@@ -17,6 +17,7 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
+#include "sched/machines/trace.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/freeze.h"
 #include "sched/preempt/preempt.h"
@@ -50,6 +51,7 @@ void freeze_descriptor(goroutine& g) noexcept {
     if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
     if (state == goroutine_state::runnable || state == goroutine_state::waiting ||
         state == goroutine_state::preempted) {
+        tracing::note_frozen(g);
         g.state.store(goroutine_state::frozen, std::memory_order_release);
     }
 }
@@ -61,7 +63,7 @@ void condemn_machines() noexcept {
     const machine* self = current_machine();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         // Machines on the scheduler's stack run no goroutine, and serve the next run().
-        const goroutine* g = m->current.load(std::memory_order_relaxed);
+        goroutine* g = m->current.load(std::memory_order_relaxed);
         if (m->condemned || g == nullptr) continue;
         // Queued in enter_slow(), and about to leave: the goroutine is frozen in its queue, and the machine serves on;
         // else it would be lost to the next run(). That the goroutine is runnable was stored under this lock. It is
@@ -72,6 +74,7 @@ void condemn_machines() noexcept {
         if (g->independent() && m != self) continue;
         m->condemned = true;
         ++s.condemned_machines;
+        tracing::note_frozen(*g);
     }
     // Machines that wait in enter_slow() for the world to start need not wait any longer.
     s.world_word.fetch_add(1, std::memory_order_release);
@@ -97,6 +100,7 @@ void retire_world() noexcept {
         if (g->independent()) {
             staying.push_back(g);
         } else if (is_forgotten_before_it_began(g)) {
+            tracing::note_frozen(*g);
             transition<goroutine_state::runnable, goroutine_state::dead>(g->state);
             unbegun.push_back(g);
         } else {
