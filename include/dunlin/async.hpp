@@ -15,8 +15,8 @@
 #include <utility>
 
 #include <dunlin/detail/at_exit.hpp>
-#include <dunlin/detail/spawn.hpp>
 #include <dunlin/future.hpp>
+#include <dunlin/go.hpp>
 
 namespace dunlin::inline v0_1 {
 

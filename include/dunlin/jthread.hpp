@@ -12,7 +12,6 @@
 #include <utility>
 
 #include <dunlin/detail/wait.hpp>
-#include <dunlin/detail/spawn.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/task.hpp>
 

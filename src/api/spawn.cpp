@@ -62,15 +62,29 @@ void throw_null_function(const char* operation) {
     return {reinterpret_cast<goroutine_handle*>(g), g->frame()};
 }
 
+// In the common case (a machine, no options, no labels, a callable that fits into the descriptor) all of it is here:
+// the descriptor is the first of the processor's free ones. Else make_any().
 new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
     const sched::creation_place place =
         where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
     sched::machine* m = sched::current_machine();
-    if (DUNLIN_LIKELY(m != nullptr && options == nullptr && bytes <= sched::inline_frame_bytes && align <= 16)) {
-        if (sched::goroutine* g = sched::make_plain_goroutine(m, place))
-            return {reinterpret_cast<goroutine_handle*>(g), g->inline_frame};
+    if (DUNLIN_UNLIKELY(m == nullptr || options != nullptr || bytes > sched::inline_frame_bytes || align > 16)) {
+        return make_any(bytes, align, options, place);
     }
-    return make_any(bytes, align, options, place);
+    m = sched::enter(m);
+    sched::processor* p = sched::processor_of(m);
+    sched::goroutine* g = p->free_goroutines;
+    const bool has_labels = m->current.load(std::memory_order_relaxed)->extra != nullptr;
+    if (DUNLIN_UNLIKELY(g == nullptr || p->next_id == p->last_id || has_labels)) {
+        sched::leave(m);
+        return make_any(bytes, align, options, place);
+    }
+    sched::pop_descriptor(p, g);
+    g->id = p->next_id++;
+    sched::leave(m);
+    g->created_at = place;
+    g->flags = 0;
+    return {reinterpret_cast<goroutine_handle*>(g), g->inline_frame};
 }
 
 // No goroutine runs it in place: it has a stack of its own size, or outlives the run() of one that joins it.

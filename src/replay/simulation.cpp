@@ -232,7 +232,7 @@ void simulation::take_machine(machine* m, processor* p) noexcept {
     p->tick.store(1, std::memory_order_relaxed);  // find_local() and yield() do something of their own at some ticks
     p->next_look = 0;
     // What is left over of a batch of ids and of a magazine must not decide on which path a goroutine is made: one path
-    // enters the runtime once more than the other (make_plain_goroutine()).
+    // enters the runtime once more than the other (detail::make()).
     p->next_id = p->last_id;
     p->slice.store(sched::slice_state::goes_on, std::memory_order_relaxed);
     if (m == machine_) return;

@@ -1,5 +1,5 @@
-// spawn.hpp - how a callable becomes a goroutine. Not for direct use: dunlin/go.hpp and dunlin/task.hpp are built on
-// it.
+// spawn.hpp - what go() and its like ask of the runtime (src/api/spawn.cpp), and what makes a function fit. Not for
+// direct use: launch() of dunlin/go.hpp, and go_n() of dunlin/task.hpp, are built on it.
 #pragma once
 
 #include <dunlin/config.hpp>
@@ -154,43 +154,6 @@ struct overloaded_function {
             "its arguments");
     }
 };
-
-// Destroys the callable when the goroutine's function returns, throws, or is unwound by exit_goroutine().
-template <class T>
-struct destroy_at_exit {
-    T* object;
-    ~destroy_at_exit() { object->~T(); }
-};
-
-// Constructs Frame in a new goroutine and starts it. Inlined, like all its callers that have no source location: make()
-// then notes its return address, which lies in the program's own function.
-template <class Frame, class... Values>
-[[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind,
-    const void* group,
-    void (*entry)(void*), Values&&... values) {
-    static_assert(alignof(Frame) <= 64,
-        "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
-    const new_goroutine n = make(sizeof(Frame), alignof(Frame), options, where);
-    if constexpr (std::is_nothrow_constructible_v<Frame, Values...>) {
-        ::new (n.frame) Frame(std::forward<Values>(values)...);
-    } else {
-        try {
-            ::new (n.frame) Frame(std::forward<Values>(values)...);
-        } catch (...) {
-            discard(n);
-            throw;
-        }
-    }
-    start(n, entry, kind, group);
-    return n;
-}
-
-template <class Call>
-void run_detached(void* frame) {
-    Call& call = *static_cast<Call*>(frame);
-    destroy_at_exit<Call> guard{std::addressof(call)};
-    static_cast<void>(call());
-}
 
 }  // namespace detail
 }  // namespace dunlin

@@ -8,12 +8,12 @@
 //                      park
 //
 //  function          from       to         runs on                called by
-//  make_goroutine    -          dead       the caller's stack     any thread
+//  make_goroutine    -          dead       the caller's stack     any thread (common case: make() in api/spawn.cpp)
 //  start_goroutine   dead       runnable   the caller's stack     any thread
-//  the loop (2.)     runnable   running    the stack it binds     execute() (machine_main.cpp); the leaver (switch.h)
+//  the loop (2.)     runnable   running    the stack it binds     execute() (machine_main.cpp); switch_away()
 //  park              running    waiting    its own stack          the goroutine itself
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
-//  yield             running    runnable   its own stack          the goroutine itself (yield.cpp)
+//  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
 //  exit_goroutine    running    dead       its own stack          the goroutine itself
 //  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
@@ -21,9 +21,9 @@
 //  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
 //                                                                 running in the same handler
 //
-// The file follows one life: go, queued, run, park, ready, end. Beside it: goroutine.h (start_goroutine() and what else
-// is inlined), work/submit.h (where a runnable goroutine is put), machine_main.cpp (the thread that runs it), switch.h
-// (from one to the next), yield.cpp, extra.h (name, labels, local values).
+// The file follows one life: go, queued, run, park, yield, ready, end. Beside it: goroutine.h (start_goroutine() and
+// what else is inlined), work/submit.h (where a runnable goroutine is put), machine_main.cpp (the thread that runs it),
+// switch.h (how a departure is committed), extra.h (name, labels, local values).
 //
 // Two moments are difficult.
 //
@@ -51,20 +51,24 @@
 #include <string>
 #include <utility>
 
+#include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/futex.h"
+#include "platform/membarrier.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/data/bells.h"
 #include "sched/data/hooks.h"
 #include "sched/data/steering.h"
 #include "sched/goroutines/switch.h"
+#include "sched/goroutines/yield.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/trace.h"
 #include "sched/machines/waits.h"
 #include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
 #include "sched/queues/run_queue_prefetch.h"
+#include "stack/trace.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -226,7 +230,10 @@ void start_made_inside_runtime(goroutine* g) noexcept {
 
 namespace {
 
-[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept;  // below, where a life ends
+// Below, in the order of a life.
+[[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept;
+[[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept;
+[[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept;
 
 // Leaves a stack that is no longer needed. `next` has a context or is null.
 [[noreturn, gnu::always_inline]] inline void leave_for_good(machine* m, goroutine* next, stack::slot* mine,
@@ -314,6 +321,64 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
     leave(m);
 }
 
+namespace {
+
+// The goroutine to which the caller, which is about to leave, should switch. Null: there is none here.
+[[gnu::always_inline]] inline goroutine* choose_next(machine* m, processor* p) noexcept {
+    goroutine* next = find_local(m, p);
+    if (next != nullptr || the_scheduler.global_size() == 0) return next;
+    if (DUNLIN_UNLIKELY(find_work_is_due(p))) return nullptr;
+    return the_scheduler.stopping.load(std::memory_order_relaxed) ? nullptr : take_global(p);
+}
+
+// The switch from goroutine `self` to `next` (null: to the scheduler's stack). Returns when self runs again, inside the
+// runtime with a processor; returns the machine that it is on then, perhaps another one.
+[[gnu::always_inline]] inline machine* switch_away(machine* m, goroutine* self, goroutine* next) noexcept {
+    platform::assert_no_locks();
+    DUNLIN_DCHECK(stack::canary_intact(*self->stack),
+        "stack overflow: the words below a goroutine's stack were overwritten");
+    self->saved_errno = *m->error_number;
+    if (DUNLIN_UNLIKELY(!m->exceptions->empty())) {
+        self->exceptions = *m->exceptions;
+        *m->exceptions = {};
+    }
+    m->leaving = self;
+    const stack::context* to;
+    stack::context fresh;
+    stack::slot* s;
+    const bool wired = self->flags & goroutine::locked;
+    if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
+        // before the take-over: after it, the stack is in use
+        const stack::sanitizer_stack view = tool_view(next->stack);
+        to = take_over(m, next);
+        stack::before_switch(self->fake, view);
+    } else if (next != nullptr && next->stack == nullptr && !wired && (s = take_stack(processor_of(m))) != nullptr) {
+        m->next = next;
+        m->next_stack = s;
+        fresh = stack::make_context(s->top);
+        to = &fresh;
+        stack::before_switch(self->fake, tool_view(s));
+    } else {
+        m->next = next;
+        m->current.store(nullptr, std::memory_order_relaxed);
+        to = &m->scheduler_context;
+        stack::before_switch(self->fake, m->own_stack);
+    }
+    stack::switch_context(&self->context, to);
+    m = current_machine();
+    stack::after_switch(self->fake);
+    commit_departure(m);
+    *m->error_number = self->saved_errno;
+    if (DUNLIN_UNLIKELY(!self->comes_back_plain())) {
+        if (!self->exceptions.empty()) *m->exceptions = self->exceptions;
+        self->exceptions = {};
+        if (self->marks.any()) note_marks(processor_of(m), self);
+    }
+    return m;
+}
+
+}  // namespace
+
 [[gnu::noinline]] machine* requeue(machine* m, goroutine* self) noexcept {
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
     self->saved.store(0, std::memory_order_relaxed);
@@ -323,6 +388,102 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
 }
 
 [[gnu::noinline]] machine* leave_queued(machine* m, goroutine* self) noexcept { return switch_away(m, self, nullptr); }
+
+// ---- yield: it lets others run, and stays runnable ------------------------------------------------------------------
+
+namespace {
+
+// A goroutine that yields goes to the tail of the local queue, and every eighth time to the tail of the global one. Go
+// always uses the global queue. A processor would then take the scheduler lock for each yield, and several would
+// contend for it (77 ns a yield at P = 2). The local queue is as fair among the goroutines in it, and every eighth
+// yield lets the oldest of the global queue run, so that those have their turns too. find_local() gives the guarantee
+// for the global queue (every 61st tick).
+constexpr std::uint64_t yields_per_exchange = 8;
+
+// No other goroutine is runnable here. (Work on other processors is left to them, or to an idle machine.)
+[[gnu::noinline]] void yield_alone(machine* m, processor* p) noexcept {
+    advance_tick(p);
+    leave(m);
+}
+
+// Puts self at the tail of the global queue and returns the goroutine at its head, to run. Null: other processors have
+// taken all of them, self included.
+[[gnu::noinline]] goroutine* exchange_with_global(processor* p, goroutine* self) noexcept {
+    scheduler& s = the_scheduler;
+    s.lock.lock();
+    goroutine* oldest = s.global.exchange(self);
+    s.lock.unlock();
+    p->counts.global_hits.add();
+    advance_tick(p);
+    return oldest != nullptr ? oldest : take_global(p);
+}
+
+// Queues self and chooses the goroutine that runs instead (null: none is left, since another processor was quicker, or
+// find_work() has to choose). False: there was none, and self still runs.
+[[gnu::always_inline]] inline bool give_way(machine* m, processor* p, goroutine* self, goroutine*& next) noexcept {
+    self->saved.store(0, std::memory_order_relaxed);
+    transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+    if (DUNLIN_UNLIKELY(turn_of_preempted(p))) {
+        push_local(p, self);
+        next = nullptr;
+        return true;
+    }
+    const bool others = the_scheduler.global_size() != 0;
+    if (others && p->counts.yields.get() % yields_per_exchange == 0 &&
+        p->run_next.load(std::memory_order_relaxed) == nullptr) {
+        next = exchange_with_global(p, self);
+        return true;
+    }
+    if (may_rotate(p) && (next = p->queue.rotate(self)) != nullptr) return true;
+    next = find_local(m, p);
+    if (next != nullptr || DUNLIN_UNLIKELY(find_work_is_due(p))) {
+        push_local(p, self);
+        return true;
+    }
+    if (others) {
+        next = exchange_with_global(p, self);
+        return true;
+    }
+    transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    return false;
+}
+
+// self is already queued, and another machine may be waiting until it has left.
+[[gnu::noinline, gnu::cold]] void note_yield(machine* m, const goroutine* self) noexcept {
+    if (tracing::on()) tracing::note(m, tracing::kind::yield, self);
+}
+
+}  // namespace
+
+void yield() noexcept {
+    machine* m = current_machine();
+    if (m == nullptr) {
+        platform::give_turn_away();
+        return;
+    }
+    m = enter(m);
+    processor* p = processor_of(m);
+    goroutine* self = m->current.load(std::memory_order_relaxed);
+    p->counts.yields.add();
+    if (DUNLIN_UNLIKELY(the_scheduler.stopping.load(std::memory_order_relaxed))) {
+        leave(requeue(m, self));
+        return;
+    }
+    goroutine* next = nullptr;
+    if (!give_way(m, p, self, next)) {
+        yield_alone(m, p);
+        return;
+    }
+    submit_barrier();
+    wake_if_idle();
+    if (DUNLIN_UNLIKELY(self->marks.traced()) && next != self) note_yield(m, self);
+    if (next == self) {
+        transition<goroutine_state::runnable, goroutine_state::running>(self->state);
+    } else {
+        m = switch_away(m, self, next);
+    }
+    leave(m);
+}
 
 // ---- ready ----------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life (yields in
-// yield.cpp, a return without a processor in reenter.cpp); the common case of spawn and join is inlined here
+// goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life (a return
+// without a processor in reenter.cpp); the common case of spawn and join is inlined here
 // (docs/decisions/025-fork-join.md).
 #pragma once
 
@@ -23,24 +23,6 @@ inline goroutine* current_goroutine() noexcept {
 
 // Spawn, first half: a descriptor with room for a callable of `bytes`. Throws std::bad_alloc, std::invalid_argument.
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where);
-// The same for the common case, inlined: a machine, no options, no labels, a callable that fits into the descriptor.
-// Null: another case, or the processor's magazine or batch of numbers is empty.
-[[gnu::always_inline]] inline goroutine* make_plain_goroutine(machine* m, creation_place where) noexcept {
-    m = enter(m);
-    processor* p = processor_of(m);
-    goroutine* g = p->free_goroutines;
-    const bool has_labels = m->current.load(std::memory_order_relaxed)->extra != nullptr;
-    if (DUNLIN_UNLIKELY(g == nullptr || p->next_id == p->last_id || has_labels)) {
-        leave(m);
-        return nullptr;
-    }
-    pop_descriptor(p, g);
-    g->id = p->next_id++;
-    leave(m);
-    g->created_at = where;
-    g->flags = 0;
-    return g;
-}
 // Undoes make_goroutine(), if the callable could not be constructed.
 void discard_goroutine(goroutine* g) noexcept;
 // The same for many goroutines that were started and never began to run, linked by `link`: their callables are not

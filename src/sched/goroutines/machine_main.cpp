@@ -1,5 +1,5 @@
 // machine_main.cpp - a thread's life: it finds work, executes it on a goroutine's stack, and comes back here. The first
-// entry into dunlin_goroutine_loop() is in execute(), later ones are in switch_away() (switch.h).
+// entry into dunlin_goroutine_loop() is in execute(), later ones are in switch_away() (goroutine.cpp).
 #include "sched/goroutines/machine_main.h"
 
 #include "platform/cpu.h"
