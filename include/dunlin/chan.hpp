@@ -138,6 +138,10 @@ public:
     void send(Value&&) const {
         static_assert(can_be_sent<Value, T>, DUNLIN_CANNOT_BE_SENT);
     }
+    template <class Value, class Rep, class Period>
+    void send(Value&&, const std::chrono::duration<Rep, Period>&) const {
+        static_assert(always_false<Rep>, "dunlin: send(value, ctx), or send_for(value, duration)");
+    }
 
     /// The same until `ctx` is done. Throws context_cancelled then, and the value is unchanged. What can be sent at
     /// once is sent even then (dunlin/context.hpp).

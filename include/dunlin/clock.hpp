@@ -46,6 +46,7 @@ struct anything {
     template <class T>
     constexpr anything(T&&) noexcept {}
 };
+#define DUNLIN_NEEDS_A_DURATION "dunlin: a duration, not a time: t - dunlin::clock::now()"
 #define DUNLIN_NEEDS_A_UNIT "dunlin: a duration has a unit: 100ms, or std::chrono::milliseconds(100)"
 
 // Nanoseconds, rounded up and limited to what fits: a sleep never ends early, and the longest duration means for ever

@@ -68,6 +68,12 @@ concept writable_byte_range = byte_range<R> &&
     "read_some(b, ctx)"
 #define DUNLIN_IS_NO_BUFFER \
     "dunlin: a number is no buffer: give a string, a span or a container of bytes, or an address and a size"
+#define DUNLIN_NEEDS_ARGUMENTS_OF_A_READ \
+    "dunlin: what is read goes into bytes or chars that can be written to (a vector, array, string or span of them, or " \
+    "an address and a size), before a context and an error_code; a time limit: set_read_deadline(duration) before it"
+#define DUNLIN_NEEDS_ARGUMENTS_OF_A_WRITE \
+    "dunlin: what is written is bytes or chars (a string, a vector, array or span of them, or an address and a size), " \
+    "before a context and an error_code; a time limit: set_write_deadline(duration) before it"
 
 }  // namespace detail
 
@@ -364,6 +370,11 @@ public:
         where_type w = where_type::current()) {
         return detail::io_read(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
     }
+    template <class Never = void>
+    std::size_t read_some(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_READ);
+        return 0;
+    }
 
     /// Fills the buffer. If the stream ends first, the error is errc::end_of_file; io_error::transferred(), or the
     /// return value, is the number of bytes read.
@@ -390,6 +401,11 @@ public:
     std::size_t read_exactly(mutable_buffer b, const context& ctx, std::error_code& ec,
         where_type w = where_type::current()) {
         return detail::io_read_exactly(descriptor_, b, detail::io_limit(ctx).get(), ec, w);
+    }
+    template <class Never = void>
+    std::size_t read_exactly(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_READ);
+        return 0;
     }
 
     /// Writes as much as there is room for, at least one byte; waits if there is no room.
@@ -419,6 +435,11 @@ public:
         where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, false, detail::io_limit(ctx).get(), ec, w);
     }
+    template <class Never = void>
+    std::size_t write_some(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_WRITE);
+        return 0;
+    }
 
     /// Writes all of it. The bytes of two concurrent writers are not mixed.
     std::size_t write_all(const_buffer b, where_type w = where_type::current()) { return write(b, true, {}, w); }
@@ -446,6 +467,11 @@ public:
     std::size_t write_all(const_buffer b, const context& ctx, std::error_code& ec,
         where_type w = where_type::current()) {
         return detail::io_write(descriptor_, b, true, detail::io_limit(ctx).get(), ec, w);
+    }
+    template <class Never = void>
+    std::size_t write_all(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {
+        static_assert(detail::always_false<Never>, DUNLIN_NEEDS_ARGUMENTS_OF_A_WRITE);
+        return 0;
     }
 
     /// Writes all parts, in order, with as few system calls as possible: write_all() of their concatenation. Returns

@@ -70,6 +70,10 @@ public:
         const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
         if (lock_limited(limit, where) == detail::wait_outcome::cancelled) detail::throw_cancelled(ctx, "mutex lock");
     }
+    template <class Rep, class Period>
+    void lock(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: lock(ctx), or try_lock_for(duration)");
+    }
     /// Takes it if it is free now.
     bool try_lock() noexcept;
     /// Waits for `d` at most. True if it was taken. Throws std::bad_alloc.

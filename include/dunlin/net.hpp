@@ -135,6 +135,11 @@ public:
     stream accept(const context& ctx, where_type w = where_type::current()) { return accept_one(ctx, w); }
     stream accept(std::error_code& ec, where_type w = where_type::current());
     stream accept(const context& ctx, std::error_code& ec, where_type w = where_type::current());
+    template <class Rep, class Period>
+    stream accept(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: accept(ctx), or set_deadline(duration) before it");
+        return {};
+    }
 
     /// As io_handle::close(). Waiting accepts fail with errc::closed; the path of a Unix socket is removed.
     void close() noexcept;

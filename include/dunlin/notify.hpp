@@ -49,6 +49,10 @@ public:
     void wait(const context& ctx, std::source_location where = std::source_location::current()) const {
         permit_.recv(ctx, where);
     }
+    template <class Rep, class Period>
+    void wait(const std::chrono::duration<Rep, Period>&) const {
+        static_assert(detail::always_false<Rep>, "dunlin: wait(ctx), or wait_for(duration)");
+    }
     /// The same for `d` at most. False: the time ran out, and no permit was taken. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d,

@@ -87,6 +87,11 @@ public:
     exit_status wait(const context& ctx);
     exit_status wait(std::error_code& ec);
     exit_status wait(const context& ctx, std::error_code& ec);
+    template <class Rep, class Period>
+    exit_status wait(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: wait(ctx), with a context of dunlin::with_timeout()");
+        return {};
+    }
     /// A channel for select: it receives the status, once, when the child has ended, and is then closed. Every call
     /// returns the same channel; wait() does not take the status out of it. No child: nil.
     receiver<exit_status> done();

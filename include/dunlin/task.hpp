@@ -172,6 +172,14 @@ public:
             detail::throw_cancelled(ctx, "task wait");
         }
     }
+    template <class Rep, class Period>
+    T get(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: get(ctx), or wait_for(duration) and then get()");
+    }
+    template <class Rep, class Period>
+    void wait(const std::chrono::duration<Rep, Period>&) const {
+        static_assert(detail::always_false<Rep>, "dunlin: wait(ctx), or wait_for(duration)");
+    }
     /// wait() for `d` at most. True if the goroutine has ended.
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d,
@@ -450,6 +458,10 @@ public:
     /// wait() until `ctx` is done: throws context_cancelled then, while members may go on. Nothing runs here. Throws
     /// std::bad_alloc as well.
     void wait(const dunlin::context& ctx, std::source_location where = std::source_location::current());
+    template <class Rep, class Period>
+    void wait(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: wait(ctx), with a context of dunlin::with_timeout()");
+    }
 
     /// The group's context: cancelled when a member throws (cause() is its exception), by cancel(), and with the
     /// parent. After a wait() that has rethrown, it is a new context. Declared in dunlin/context.hpp. Throws

@@ -113,6 +113,11 @@ public:
         ended_.wait(lock, ctx, [this] { return ready(); }, where);
         return take(lock);
     }
+    template <class Rep, class Period>
+    result next(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: next(ctx), or next_for(duration)");
+        return result();
+    }
     /// The same for `d` at most. nullopt (false) after that time; empty() says whether there is anything to wait for.
     template <class Rep, class Period>
     result next_for(const std::chrono::duration<Rep, Period>& d,

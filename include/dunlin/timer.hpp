@@ -107,6 +107,10 @@ public:
     explicit timer(N) {
         static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
     }
+    template <class Clock, class Duration>
+    explicit timer(const std::chrono::time_point<Clock, Duration>&) {
+        static_assert(detail::always_false<Clock>, DUNLIN_NEEDS_A_DURATION);
+    }
 
     timer(timer&& other) noexcept
         : channel_(std::move(other.channel_)), call_(std::exchange(other.call_, nullptr)), due_ns_(other.due_ns_),
@@ -247,6 +251,11 @@ receiver<clock::time_point> after(const std::chrono::duration<Rep, Period>& d) {
 template <detail::number N>
 receiver<clock::time_point> after(N) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
+    return {};
+}
+template <class Clock, class Duration>
+receiver<clock::time_point> after(const std::chrono::time_point<Clock, Duration>&) {
+    static_assert(detail::always_false<Clock>, DUNLIN_NEEDS_A_DURATION);
     return {};
 }
 

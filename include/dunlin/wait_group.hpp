@@ -148,6 +148,10 @@ public:
             detail::throw_cancelled(ctx, "wait_group wait");
         }
     }
+    template <class Rep, class Period>
+    void wait(const std::chrono::duration<Rep, Period>&) const {
+        static_assert(detail::always_false<Rep>, "dunlin: wait(ctx), or wait_for(duration)");
+    }
     /// Waits for `d` at most. True if the counter is zero. Throws std::bad_alloc.
     template <class Rep, class Period>
     bool wait_for(const std::chrono::duration<Rep, Period>& d,

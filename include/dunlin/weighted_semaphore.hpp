@@ -61,6 +61,14 @@ public:
             detail::throw_cancelled(ctx, "semaphore acquire");
         }
     }
+    template <class Rep, class Period>
+    void acquire(const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: acquire(ctx), or try_acquire_for(duration)");
+    }
+    template <class Rep, class Period>
+    void acquire(std::ptrdiff_t, const std::chrono::duration<Rep, Period>&) {
+        static_assert(detail::always_false<Rep>, "dunlin: acquire(n, ctx), or try_acquire_for(n, duration)");
+    }
     /// Takes n permits if they are there and there are no waiters. Also false if it is closed, or n is negative.
     bool try_acquire(std::ptrdiff_t n = 1) noexcept;
     /// acquire() for `d` at most. False: the time ran out, and nothing was taken. Throws as acquire(); std::bad_alloc.
