@@ -65,21 +65,22 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
                   "a processor's queues are touched by a thread that does not have it (handshake.h, H1)");
 }
 
+// True: it was taken before.
+[[gnu::always_inline]] inline bool keep_from_takers(machine* m) noexcept {
+    m->in_runtime.store(1, std::memory_order_relaxed);                      // E1
+    platform::light_barrier();                                              // E2
+    return m->taken.load(std::memory_order_acquire) != 0;                   // E3
+}
+
 // From here to leave() the machine's processor cannot be taken. `m` must be this thread's machine, running a goroutine.
 // The returned machine may be another one. Cost 0.2 ns.
 [[gnu::always_inline]] inline machine* enter(machine* m) noexcept {
-    m->in_runtime.store(1, std::memory_order_relaxed);                      // E1
-    platform::light_barrier();                                              // E2
-    if (DUNLIN_UNLIKELY(m->taken.load(std::memory_order_acquire) != 0)) return enter_slow(m);  // E3
-    return m;
+    return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow(m) : m;
 }
 
 // The same at the end of blocking(), after which a goroutine may be on another thread.
 [[gnu::always_inline]] inline machine* enter_from_call(machine* m) noexcept {
-    m->in_runtime.store(1, std::memory_order_relaxed);
-    platform::light_barrier();
-    if (DUNLIN_UNLIKELY(m->taken.load(std::memory_order_acquire) != 0)) return enter_slow_from_call(m);
-    return m;
+    return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow_from_call(m) : m;
 }
 
 [[gnu::always_inline]] inline void leave(machine* m) noexcept {

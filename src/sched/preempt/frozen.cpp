@@ -106,10 +106,16 @@ machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noe
     return m;
 }
 
-// It has been left behind, and has not stopped: it sleeps in the kernel, perhaps for a lock.
-bool is_left_awake(pid_t tid) noexcept {
+// Null: the thread is not a machine's.
+const machine* machine_of(pid_t tid) noexcept {
     const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
     while (m != nullptr && m->tid != tid) m = m->all_next;
+    return m;
+}
+
+// It has been left behind, and has not stopped: it sleeps in the kernel, perhaps for a lock.
+bool is_left_awake(pid_t tid) noexcept {
+    const machine* m = machine_of(tid);
     return m != nullptr && m->condemned.load(std::memory_order_relaxed) && !m->frozen.load(std::memory_order_relaxed);
 }
 
@@ -135,8 +141,7 @@ suspicion look_at(pid_t waiter, std::int64_t now_ns, unsigned links = 8) noexcep
 // A thread of a goroutine that has been left behind waits for nothing that matters by itself (look_at() comes to it if
 // it holds what another thread waits for), and one in the runtime for no lock of libc.
 bool may_wait_for_frozen(pid_t tid) noexcept {
-    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
-    while (m != nullptr && m->tid != tid) m = m->all_next;
+    const machine* m = machine_of(tid);
     return m == nullptr || (!m->condemned.load(std::memory_order_relaxed) &&
         m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0);
 }
@@ -170,9 +175,7 @@ const char* name_of_waiter(pid_t tid) noexcept {
     if (tid == platform::raw_syscall(SYS_getpid)) return "the main thread";
     if (tid == the_scheduler.exiting.load(std::memory_order_relaxed)) return "the thread that called exit()";
     if (tid == the_scheduler.runner.load(std::memory_order_relaxed)) return "the thread that called run()";
-    const machine* m = the_scheduler.machines.load(std::memory_order_acquire);
-    while (m != nullptr && m->tid != tid) m = m->all_next;
-    return m != nullptr ? "a goroutine's thread" : "a thread of the program";
+    return machine_of(tid) != nullptr ? "a goroutine's thread" : "a thread of the program";
 }
 
 // What is said here is said by the thread maker while a goroutine that stands still may hold any lock of the program's:
