@@ -404,8 +404,8 @@ public:
     }
     std::default_sentinel_t end() const noexcept { return {}; }
     /// The same until `ctx` is done, if that comes first: `for (T v : c.until(ctx))`. A value that is there is received
-    /// even then, so where values never lack, the loop's body asks `ctx.is_done()`. Nothing is thrown at the end; which
-    /// of the two it was, closed() and `ctx.is_done()` say.
+    /// even then, so if there is always a value, ask `ctx.is_done()` in the loop's body. Nothing is thrown at the end;
+    /// which of the two it was, closed() and `ctx.is_done()` say.
     receive_until<Self, T> until(const context& ctx) const { return {static_cast<const Self&>(*this), ctx}; }
 
 private:

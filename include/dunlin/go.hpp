@@ -122,7 +122,7 @@ void run_detached(void* frame) {
 /// Blocks    Nothing. The first call without run() starts the runtime.
 /// Order     Everything before the call happens before f starts.
 /// Throws    std::invalid_argument if f is a null function or an option is out of range, std::bad_alloc if there is no
-///           memory for the descriptor (or for a stack of its own size), what copying f and args throws; then no
+///           memory for the goroutine (or for a stack of its own size), what copying f and args throws; then no
 ///           goroutine was started.
 /// Errors    An exception that leaves f ends the process with status 2 after a report (or through the program's own
 ///           std::terminate handler).

@@ -15,7 +15,7 @@ namespace dunlin::inline v0_1::testing {
 /// What no_leaks does.
 struct no_leaks_options {
     /// How long goroutines that are about to end may take. If all that are left can never go on (runtime::leaks(),
-    /// which is asked after some milliseconds), they are not waited for.
+    /// which is asked after a few milliseconds), they are not waited for.
     std::chrono::nanoseconds grace = std::chrono::seconds(2);
     /// Called by the destructor, with a report, if some are left; must not throw. Empty: the report is printed on
     /// stderr, and the process aborts.

@@ -16,7 +16,7 @@ enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory 
 // Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
-// The rule for limits: a limit ends waits only; what can be had at once is taken, even if the limit is past. So every
+// The rule for limits: a limit ends waits only; what is available at once is taken, even if the limit is past. So every
 // wait tries first, and checks its limit here before it queues.
 bool is_done(const chan_core* done) noexcept;  // a context's channel: it is closed
 inline bool cancelled_already(const wait_limit* limit) noexcept {

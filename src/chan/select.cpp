@@ -76,7 +76,7 @@ private:
     void lock_all(sched::machine* m) noexcept {
         for (std::size_t i = 0; i < channel_count_; ++i) channels_[i]->lock.lock(m, place_of(i));
     }
-    // Unlocks `taken`, unless that is null, last: the party that was served there may let all of them go.
+    // Unlocks `taken` (may be null) last: the party served there may release every channel.
     void unlock_all(sched::machine* m, const chan_core* taken = nullptr) noexcept {
         std::size_t last = 0;
         for (std::size_t i = 0; i < channel_count_; ++i) {

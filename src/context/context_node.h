@@ -70,7 +70,7 @@ timed_call* as_timed_call(deadline_call* c) noexcept;  // for tests
 // Protocol   So the node's end deletes the link, with its stop_callback, only where that is known to be safe: on a
 //            plain thread; or if no stop has been requested (one that is requested from here on is another thread's,
 //            since a goroutine changes its thread only where it parks); or if the callback is through. Otherwise the
-//            callback may be about to run, or be forgotten in the midst of a list: a thread of its own deletes the
+//            callback may be about to run, or be forgotten in the middle of a list: a thread of its own deletes the
 //            link, and on that thread the standard library waits as it should.
 struct stop_link {
     struct request {

@@ -153,8 +153,9 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
 
 }  // namespace
 
-// This computer has no such address, or none of its kind: another one of the same name may do. Any other failure, that
-// the port is in use above all, concerns the address that was meant: the next one would be another one's place.
+// This computer has no such address, or none of its kind: another one of the same name may do. Any other failure
+// (mostly: the port is in use) is about the address that was asked for, so trying the next address would listen
+// somewhere else.
 bool is_not_here(std::error_code ec) noexcept {
     return ec == std::errc::address_family_not_supported || ec == std::errc::address_not_available;
 }

@@ -139,7 +139,8 @@ bool there_may_be_a_circle() noexcept {
 void write_circles(page& to) noexcept {
     wait_graph graph;
     if (!graph.usable()) return;
-    // made only when there is something to report: the graph costs as much as the first, the captures some milliseconds
+    // made only when there is something to report: the graph costs as much as the first, the captures a few
+    // milliseconds
     std::optional<wait_graph> again;
     std::optional<sched::stack_captures> captures;
     allow_searches(1000);

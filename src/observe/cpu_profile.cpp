@@ -8,7 +8,7 @@
 //            then. A program of two plain threads beside three busy loops gets 125 to 180 signals for 600 periods, of
 //            up to 54 each (Linux 6.18, 250 ticks a second). To count each signal once would lose most of the time.
 // Handler    It unwinds the stack from where it was interrupted, as for dumps (sched/preempt/stack_capture.h). The
-//            thread may be in the midst of a switch and may hold locks of ours, so the handler takes none. It blocks
+//            thread may be in the middle of a switch and may hold locks of ours, so the handler takes none. It blocks
 //            all signals, the preemption's too, and the preemption's handler blocks this one: they never interrupt each
 //            other.
 // Table      Of fixed size, indexed by the hash of stack and labels. The handler that changes a place's key from 0 has

@@ -227,7 +227,7 @@ no_leaks::no_leaks(no_leaks_options options, std::source_location where) : optio
 
 namespace {
 
-// The search for lost goroutines takes some milliseconds. Not every look includes it, since most goroutines are about
+// The search for lost goroutines takes a few milliseconds. Not every look includes it, since most goroutines are about
 // to end.
 constexpr std::int64_t first_search_after_ns = 10'000'000, at_most_between_searches_ns = 500'000'000;
 

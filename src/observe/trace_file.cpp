@@ -1,7 +1,7 @@
 // trace_file.cpp - <dunlin/trace.hpp>: traces and the recorder as files. Events: sched/machines/trace.h.
 //
 // Format     "DUNTRACE", then blocks: type and size in bytes (32 bits each, in this machine's byte order), content. A
-//            file that ends in the midst of a block is read up to there.
+//            file that ends in the middle of a block is read up to there.
 //              info      JSON: version, clock, names of states and reasons
 //              clock     ticks, nanoseconds of the monotonic and the wall clock: at both ends, and now and then between
 //              events    source, thread, events lost before these (64 bits), events as in memory

@@ -1,16 +1,17 @@
 // join.cpp - see join.h.
 //
-// goroutine::join is 0 while the goroutine lives, 1 when it has ended, or the address of the joiner's waiter. The end
-// exchanges 1 into it (sched/goroutines/goroutine.cpp, end_goroutine); the joiner exchanges 0 for its waiter by CAS.
-// The second of the two acts: the end wakes the waiter, or the joiner sees 1 and does not park. One joiner at a time: a
-// task handle is not shared.
+// goroutine::join is a join_word (`alive`, `ended`), or the address of the joiner's waiter. The end exchanges `ended`
+// into it (sched/goroutines/goroutine.cpp, end_goroutine); the joiner exchanges `alive` for its waiter by CAS. The
+// second of the two acts: the end wakes the waiter, or the joiner sees `ended` and does not park. One joiner at a time:
+// a task handle is not shared.
 //
 // A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the parking
-// lot instead, and leaves a 2 here, for good.
+// lot instead, and leaves `in_the_lot` here, for good.
 //
-// A holder that lets the goroutine go exchanges 3 into it. The second of end and holder puts the descriptor back: the
-// end if it finds the 3, the holder if it finds the 1.
-// A task that is detached leaves an heir: the address of a goroutine that is made but not started, with bit 2 set. The
+// A holder that lets the goroutine go exchanges `let_go` into it. The second of end and holder puts the descriptor
+// back:
+// the end if it finds `let_go`, the holder if it finds `ended`.
+// A task that is detached leaves an heir: the address of a goroutine that is made but not started, with `heir_bit`. The
 // end starts the heir, which drops what the task would have dropped, outside the runtime.
 #include "park/join.h"
 
@@ -23,11 +24,12 @@ namespace dunlin::inline v0_1::park {
 
 namespace {
 
-constexpr std::uintptr_t ended = 1;
-constexpr std::uintptr_t in_the_lot = 2;
-constexpr std::uintptr_t detached = 3;
-constexpr std::uintptr_t heir = 4;  // a bit: waiters and goroutines are aligned to 8
+using sched::join_word;
 static_assert(alignof(waiter) >= 8 && alignof(sched::goroutine) >= 8);
+
+constexpr bool names_joiner(std::uintptr_t join) noexcept {
+    return join > join_word::let_go && (join & join_word::heir_bit) == 0;
+}
 
 // The youngest goroutine of this processor, taken off its queue, if it is one of `group`.
 sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexcept {
@@ -59,8 +61,8 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     w.enter();
     if (w.goroutine() != nullptr) w.goroutine()->set_waits_for(&child->join);
     w.prepare(sched::wait_reason::task_join, where);
-    std::uintptr_t expected = 0;
-    while (expected != ended) {
+    std::uintptr_t expected = join_word::alive;
+    while (expected != join_word::ended) {
         // Release publishes the waiter; acquire, when the child was quicker, sees its result.
         const auto mine = reinterpret_cast<std::uintptr_t>(&w);
         if (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel,
@@ -76,11 +78,13 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
 
 }  // namespace
 
-bool has_ended(const sched::goroutine* child) noexcept { return child->join.load(std::memory_order_acquire) == ended; }
+bool has_ended(const sched::goroutine* child) noexcept {
+    return child->join.load(std::memory_order_acquire) == join_word::ended;
+}
 
 const sched::goroutine* joiner_of(const sched::goroutine* child) noexcept {
     const std::uintptr_t raw = child->join.load(std::memory_order_acquire);
-    return raw > detached && (raw & heir) == 0 ? reinterpret_cast<const waiter*>(raw)->goroutine() : nullptr;
+    return names_joiner(raw) ? reinterpret_cast<const waiter*>(raw)->goroutine() : nullptr;
 }
 
 namespace detail {
@@ -92,37 +96,38 @@ bool run_youngest_of(const void* group, const std::source_location& where) noexc
 }  // namespace detail
 
 bool announce_join_in_lot(sched::goroutine* child) noexcept {
-    std::uintptr_t expected = 0;
-    return child->join.compare_exchange_strong(expected, in_the_lot, std::memory_order_seq_cst) ||
-        expected == in_the_lot;
+    std::uintptr_t expected = join_word::alive;
+    return child->join.compare_exchange_strong(expected, join_word::in_the_lot, std::memory_order_seq_cst) ||
+        expected == join_word::in_the_lot;
 }
 
 void detach(sched::goroutine* child) noexcept {
     // Acquire: the end has made its last use of the goroutine. Release: so has this holder.
-    if (child->join.exchange(detached, std::memory_order_acq_rel) == ended) sched::release_goroutine(child);
+    const std::uintptr_t before = child->join.exchange(join_word::let_go, std::memory_order_acq_rel);
+    if (before == join_word::ended) sched::release_goroutine(child);
 }
 
 bool leave_to_heir(sched::goroutine* child, sched::goroutine* g) noexcept {
-    const std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(g) | heir;
-    std::uintptr_t expected = 0;
+    const std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(g) | join_word::heir_bit;
+    std::uintptr_t expected = join_word::alive;
     // Release publishes the heir to the end; acquire, when the child was quicker, sees its result.
     while (!child->join.compare_exchange_strong(expected, mine, std::memory_order_acq_rel, std::memory_order_acquire)) {
-        if (expected != in_the_lot) return false;
+        if (expected != join_word::in_the_lot) return false;
     }
     return true;
 }
 
 void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
-    if (DUNLIN_LIKELY(raw > detached && (raw & heir) == 0)) {
+    if (DUNLIN_LIKELY(names_joiner(raw))) {
         reinterpret_cast<waiter*>(raw)->wake();
         return;
     }
-    if (raw == detached) {
+    if (raw == join_word::let_go) {
         sched::put_back_inside_runtime(child);
         return;
     }
-    if (raw != in_the_lot) {
-        sched::start_made_inside_runtime(reinterpret_cast<sched::goroutine*>(raw & ~heir));
+    if (raw != join_word::in_the_lot) {
+        sched::start_made_inside_runtime(reinterpret_cast<sched::goroutine*>(raw & ~join_word::heir_bit));
         return;
     }
     lot_bucket& b = bucket_of(join_address(child));

@@ -6,7 +6,7 @@
 //            allocates from the heap, throws, or changes errno, and the stack needed is less than 4 KiB: it may run in
 //            a signal handler.
 // Cost       An object's file is mapped and its functions are sorted when an address inside is asked for the first
-//            time: some milliseconds for 100,000 functions. It stays mapped. After that a name is a binary search; a
+//            time: a few milliseconds for 100,000 functions. It stays mapped. After that a name is a binary search; a
 //            line also takes reading a part of a line table.
 #pragma once
 

@@ -1,6 +1,6 @@
 // semaphore.cpp - a number of permits that are taken and given back.
 //
-// Data       permits_: how many can be had now. Waiters are in the parking lot.
+// Data       permits_: how many are available. Waiters are in the parking lot.
 // Protocol   release                                          acquire
 //            R1  there are waiters in the bucket: lock it,    A1  CAS permits n -> n - 1, n > 0: have it
 //                give permits straight to the first ones;     A2  lock the bucket, announce()

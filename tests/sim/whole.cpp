@@ -30,7 +30,7 @@ std::string whose_processor_is_lost() {
     return {};
 }
 
-// W1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose
+// G1 of wake.h, when nobody can do anything: no goroutine is runnable while a processor is idle, but for those whose
 // wake is left to the monitor.
 std::string forgotten_goroutine() {
     const sched::scheduler& s = the_scheduler;

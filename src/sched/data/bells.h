@@ -95,7 +95,7 @@ bool spare_is_overdue(std::int64_t now_ns) noexcept;
 // weaker order, at a failure each could miss the store of the other, and whatever needs the thread would wait for ever.
 bool spare_is_owed() noexcept;
 
-// True: at the last attempt no thread could be made. It may be long ago. Relaxed: a caller that misses the maker's
+// True: the last attempt to make a thread failed, perhaps long ago. Relaxed: a caller that misses the maker's
 // store puts its processor aside, and the monitor looks again when the time after the failure is over
 // (spare_is_overdue()).
 bool threads_are_lacking() noexcept;

@@ -172,6 +172,18 @@ private:
     platform::atomic<std::uint32_t> all_{0};
 };
 
+// What goroutine::join holds, unless it is the address of the joiner's waiter, or an heir's with heir_bit
+// (park/join.cpp; waiters and goroutines are aligned to 8).
+struct join_word {
+    enum : std::uintptr_t {
+        alive = 0,
+        ended = 1,
+        in_the_lot = 2,  // the joiner may be in the parking lot
+        let_go = 3,      // its holder has dropped it
+        heir_bit = 4,
+    };
+};
+
 struct alignas(platform::cache_line) goroutine {
     enum flag : std::uint8_t {
         heap_frame = 1,     // the callable did not fit into inline_frame
@@ -205,8 +217,8 @@ struct alignas(platform::cache_line) goroutine {
     // Second line: birth, death and reports.
     std::uint64_t id = 0;                       // constant after the start
     void (*entry)(void*) = nullptr;             // constant
-    // 0: not ended; 1: ended; 2: the joiner may be in the parking lot; else the joiner's waiter (park/join.cpp)
-    platform::atomic<std::uintptr_t> join{0};
+    // A join_word, or the joiner's waiter, or an heir (park/join.cpp)
+    platform::atomic<std::uintptr_t> join{join_word::alive};
     // Until the goroutine begins: a waiter for this group may run it in place. Afterwards null, or odd where a trace
     // runs or has run: turn().
     platform::atomic<const void*> group{nullptr};
@@ -450,8 +462,9 @@ struct machine_running {
     stack::exception_state* exceptions = nullptr;  // constant: the thread's record
     int* error_number = nullptr;                // constant: the thread's errno
     platform::random_source random;             // itself
-    owned<processor*> last_p;                   // itself, or the giver: the processor at which it looks whether a taker
-                                                // has given up
+    // itself, or the giver: the processor that it had last; enter_slow() takes that one's retake lock to learn whether
+    // a taker has given up
+    owned<processor*> last_p;
     owned<bool> spinning;                       // itself
     bool comes = false;                         // itself: counted in coming_machines
     bool exact_timers = false;                  // itself: it has slept for timers
@@ -495,7 +508,7 @@ struct machine_detached {
     platform::atomic<bool> preempt_later{false};
     // itself, in the handler; the monitor reads: how many of its next turns are short (preempt.h, Spin locks)
     owned<std::uint32_t> spins;
-    std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine that was stopped in such a loop
+    std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine last stopped while it spun
     // itself, in the handler: how often in a row it was asked to stop where it must not
     owned<std::uint32_t> rejects;
     platform::atomic<std::uint32_t> resume_word{resume_order::stay};  // a resume_order; the machine sleeps on it in the

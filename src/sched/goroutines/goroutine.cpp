@@ -11,7 +11,8 @@
 //  make_goroutine    -          dead       the caller's stack     any thread (common case: make() in api/spawn.cpp)
 //  start_goroutine   dead       runnable   the caller's stack     any thread
 //  the loop (2.)     runnable   running    the stack it binds     execute() (machine_main.cpp); switch_away()
-//  park              running    waiting    its own stack          the goroutine itself
+//  prepare_to_park   running    waiting    its own stack          the goroutine itself (goroutine.h); park() then gives
+//                                                                 the thread to another
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
@@ -29,7 +30,7 @@
 //
 // 1. Leaving. Between "others can find g" (on a wait queue, on a run queue) and "g's registers are saved", another
 //    thread may take g and want to run it. So the leaver clears `saved` first, then makes itself known, then switches;
-//    and the context that it switches to sets `saved` (after_switch), which is the commit of the departure. The
+//    and the context that it switches to sets `saved` (`commit_departure()`, switch.h): that commits the departure. The
 //    executor, the machine that is about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait
 //    where it is: it may be leaving a goroutine itself, and the other machine may be waiting for that goroutine. It
 //    switches to its thread's own stack first (that commits its own departure) and waits there. The wait is as long as
@@ -176,7 +177,7 @@ void discard_unbegun(goroutine_list& list) noexcept {
         free_parts(g);
         g->marks.set_stamped(0);
         g->marks.set_measured(false);
-        g->join.store(0, std::memory_order_relaxed);
+        g->join.store(join_word::alive, std::memory_order_relaxed);
         g->group.store(nullptr, std::memory_order_relaxed);
     }
     put_descriptors_into_store(list);
@@ -575,15 +576,15 @@ namespace {
     if (g->flags & goroutine::joinable) {
         if (g->flags & goroutine::in_place) {
             // The joiner is the goroutine on whose stack g ran.
-            g->join.store(1, std::memory_order_relaxed);
+            g->join.store(join_word::ended, std::memory_order_relaxed);
             return;
         }
         // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
         // consistent for a joiner in the parking lot: this exchange comes before wake_joiner() looks for a joiner
         // there, and the joiner's announcement before its load of `join`. With a weaker order each could miss the
         // other.
-        const std::uintptr_t waiter = g->join.exchange(1, std::memory_order_seq_cst);
-        if (waiter != 0) hooks.wake_joiner(g, waiter);
+        const std::uintptr_t waiter = g->join.exchange(join_word::ended, std::memory_order_seq_cst);
+        if (waiter != join_word::alive) hooks.wake_joiner(g, waiter);
         return;
     }
     put_back(p, g);

@@ -43,7 +43,7 @@ void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept
 }
 
 [[gnu::always_inline]] inline void put_descriptor(processor* p, goroutine* g) noexcept {
-    g->join.store(0, std::memory_order_relaxed);
+    g->join.store(join_word::alive, std::memory_order_relaxed);
     g->group.store(nullptr, std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(p == nullptr)) {
         put_descriptor_into_store(g);

@@ -7,11 +7,11 @@
 // it queues in any case, and its thread serves another goroutine.
 //
 // While it queues, the goroutine is wired to its thread (os_thread.cpp), and the machine that takes it off the queue
-// gives its processor to that thread. For the call that enters the runtime may be one that never waits, made by code
-// that holds a lock which belongs to the thread: a recursive mutex or a rwlock of libc, a FILE's, SQLite's. That such
-// code finds no processor is the common case: it has slept in the kernel for its lock. So only calls that wait can
-// change the thread. Exempt: the end of blocking(), which is such a call, and where a thread's wake-up for each return
-// would cost as much as the call; and the want of threads.
+// gives its processor to that thread. The call that enters the runtime may be one that never waits, made while the
+// goroutine holds a lock that belongs to its thread: a recursive mutex or a rwlock of libc, a FILE's, SQLite's. That
+// such code finds no processor is the common case: it has slept in the kernel for its lock. So only calls that wait can
+// change the thread. Two cases may change it all the same: the end of blocking(), since waking its thread would cost as
+// much as the call; and a shortage of threads.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
@@ -56,7 +56,7 @@ bool ask_for_it_back(machine* m) noexcept {
     stack::jump_context(&m->scheduler_context);
 }
 
-// The goroutine is lost; its machine is as good as new, and must no longer be frozen. Under the lock, which this
+// The goroutine is lost; its machine is reusable, and must no longer be frozen. Under the lock, which this
 // releases.
 [[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
     scheduler& s = the_scheduler;

@@ -42,7 +42,7 @@
 namespace dunlin::inline v0_1::sched {
 
 // The goroutine may have lost its processor meanwhile: then gets one, perhaps by waiting in the global queue. Returns
-// the machine that it is on afterwards: the same one, unless no more threads can be had. Called upwards, since it is
+// the machine that it is on afterwards: the same one, unless no more threads are available. Called upwards, since it is
 // part of a goroutine's life: goroutines/reenter.cpp.
 machine* enter_slow(machine* m) noexcept;
 // The same at the end of blocking(): the goroutine may be on another machine afterwards.

@@ -17,7 +17,7 @@ struct lost_one {
     const goroutine* g = nullptr;
 };
 std::array<lost_one, 64> the_last{};  // scheduler lock
-std::uint32_t count = 0;              // scheduler lock: of all
+std::uint32_t count = 0;              // scheduler lock: how many were ever noted
 
 }  // namespace
 

@@ -9,8 +9,9 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Called under the scheduler lock: g, null or on the thread `tid`, is lost. The thread ends, or lives on as that of
-// `lives_on`. The monitor will look for threads that wait for a lock of g's (frozen.h).
+// Called under the scheduler lock: g, null or on the thread `tid`, is lost. The thread ends (`lives_on` is
+// null) or goes on serving the machine `lives_on`. The monitor will look for threads that wait for a lock of g's
+// (frozen.h).
 void note_lost_holder(pid_t tid, const machine* lives_on, const goroutine* g) noexcept;
 
 // The lost goroutine whose thread is one of `owners`. Null: there is none, or that thread runs another goroutine, or

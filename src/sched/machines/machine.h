@@ -31,12 +31,12 @@ void sleep_until_handed_a_processor(machine* m) noexcept;
 
 // start_machine() with an idle machine only; false if there is none.
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
-// Where no thread can be made, none is idle, and p, which belongs to the caller, is wanted: gives it to the thread of a
-// queued goroutine that runs on that thread only. Otherwise all threads may wait for a processor, each for its own
-// goroutine, and none take the processor. False: there is none. Looks through the whole queue.
+// For when no thread can be made and none is idle. p belongs to the caller. Gives p to the thread of a queued goroutine
+// that is wired to that thread. Without this, every thread could wait for a processor while p has none to take it.
+// False: there is no such goroutine. Searches the whole queue.
 bool start_wired_machine(processor* p) noexcept;
 
-// Called by the thread maker: makes a machine without a processor, which looks for one. False: no thread can be had;
+// Called by the thread maker: makes a machine without a processor, which looks for one. False: no thread is available;
 // that is reported if a goroutine needs the thread.
 bool make_spare_machine(bool is_needed = true) noexcept;
 

@@ -1,4 +1,4 @@
-// waits.h - how long goroutines that could run wait while a processor has nothing to run: W1 of wake.h, measured.
+// waits.h - how long goroutines that could run wait while a processor has nothing to run: G1 of wake.h, measured.
 //
 // Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it
 //            when it becomes runnable, and the machine that runs it notes the difference. A goroutine is stamped if it
@@ -8,9 +8,9 @@
 //            ns. The upper one is free_clock, if the goroutine is stamped. The lower one is the monotonic clock, if the
 //            goroutine is measured: one in eight is, while runtime::set_wait_histograms() is on (trace.h, Latency). The
 //            clocks wrap after four minutes; no goroutine waits that long.
-// Protocol   change of idle_and_spinning     settle: if the clock's state is not that of the word, CAS it and look
-//            again. Each machine that changes the word settles afterwards. So the last machine to change it sees the
-//            last state, and the clock is wrong only between a change and its settling.
+// Protocol   change of idle_and_spinning     settle: the clock must run exactly while the word is not 0; if it does
+//            not, switch it by CAS and check again. Each machine that changes the word settles afterwards. So the last
+//            machine to change it sees the last state, and the clock is wrong only between a change and its settling.
 #pragma once
 
 #include <array>

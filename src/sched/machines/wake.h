@@ -3,7 +3,7 @@
 // Problem    Work appears on any processor at any moment, and the state is spread out on purpose, so no thread sees all
 //            of it. Waking a thread costs 7 us of the waker's time and 14 to 54 us until it runs: waking too often is
 //            as bad as not waking.
-// Guarantee  W1: if a goroutine is runnable and a processor is idle, then some machine is spinning (searching), or has
+// Guarantee  G1: if a goroutine is runnable and a processor is idle, then some machine is spinning (searching), or has
 //            yet to re-scan before it sleeps, or is about to be woken.
 // Data       idle_and_spinning = idle processors << 16 | spinning machines, one atomic word, so that a submitter asks
 //            one question.
@@ -40,7 +40,7 @@
 //              through R (its R3 comes after S1: the other case).
 //            If W2 finds no idle processor, the argument of the first case applies. In every case one of the two acts;
 //            if both do, it costs one needless wake-up.
-// Owed wakes A goroutine readied into run_next is mostly run by the same processor at once: the goroutine that readied
+// Deferred   A goroutine readied into run_next is mostly run by the same processor at once: the goroutine that readied
 //            it parks (ping-pong, request and reply) or joins it. Waking a thread for it costs more than running it. So
 //            where turns are short (turns.h), S3 leaves the wake to the monitor, if the monitor is attentive (its
 //            rounds are 1 ms apart, which it keeps up only while it is needed). The same holds for a short queue of
@@ -51,7 +51,7 @@
 //            parked soon after the last ones that it readied; otherwise a goroutine that it readies goes into the
 //            queue, from which a thief takes it without the handshake, and a machine is woken.
 //            A mistake lasts until the monitor finds a run_next or a queue that has not moved between two rounds, or
-//            until a thief takes from a run_next: both then note a long turn, and the goroutine that went on. So W1
+//            until a thief takes from a run_next: both then note a long turn, and the goroutine that went on. So G1
 //            holds after 2 ms at the latest; and as many of the next wakes as the wait would have paid for are made at
 //            once (turns.h).
 // Left out   Timers fire on a machine that is about to choose what to run (local_work.cpp). This machine comes to its

@@ -191,8 +191,8 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     const bool by_themselves = ticks_go_on(r);
     const bool all_stuck = s.all_stuck.load(std::memory_order_relaxed);
     if (!all_stuck && o.now_ns - r.polled_ns < poll_after_ns) return o.look_again_at(r.polled_ns + poll_after_ns);
-    // Only the monitor readies goroutines although it is not counted as awake: so check_for_deadlock() reads this flag
-    // after it has found no machine awake.
+    // The monitor is the only thread that readies goroutines without being counted as awake: so check_for_deadlock()
+    // reads this flag after it has found no machine awake.
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     const unsigned delivered = s.events->poll();
     s.monitor_delivers.store(false, std::memory_order_seq_cst);

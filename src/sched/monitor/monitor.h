@@ -9,7 +9,7 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Starts the monitor, once; false if no thread can be had for it.
+// Starts the monitor, once; false if no thread is available for it.
 bool start_monitor() noexcept;
 
 // Reports that are printed by the thread maker, not by the monitor: a write to stderr may wait.

@@ -33,9 +33,9 @@ std::size_t waiting_goroutines() noexcept {
     return waiting;
 }
 
-// Are there enough machines on the way? They are if each goroutine that waits would have one. While there are no more
-// machines than processors, so that no call can hold more threads than there are for goroutines that run, each idle
-// processor is enough: at the start of a program, threads that have nothing to do would only delay the first ones.
+// Are there enough machines on the way? One for each waiting goroutine is enough. While there are no more machines than
+// processors, calls cannot be what holds the threads, and one for each idle processor is enough: at the start of a
+// program, threads that have nothing to do would only delay the first ones.
 bool enough_on_their_way() noexcept {
     const scheduler& s = the_scheduler;
     std::size_t needed = waiting_goroutines();
@@ -48,7 +48,7 @@ bool enough_on_their_way() noexcept {
 }
 
 // Makes one machine for the requester, and more if many goroutines wait: at most as many as there are already, and only
-// while each of them would find a goroutine. False: no thread can be had for the requester.
+// while each of them would find a goroutine. False: no thread is available for the requester.
 bool make_enough() noexcept {
     if (!make_spare_machine()) return false;
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);

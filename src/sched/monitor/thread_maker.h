@@ -11,17 +11,17 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// Called once, at the start; false if no thread can be had for it.
+// Called once, at the start; false if no thread is available for it.
 bool start_thread_maker() noexcept;
 
 // Called by a thread that starts the runtime or a run(): makes machines before there is work for them, until there are
-// `at_most`, or two for each processor; only one if there is one processor. Later the thread maker makes those that
-// lack. While it makes one it keeps a CPU busy, so the kernel places the new thread behind the goroutine that computes
-// on the other CPU, for a tick; a machine that sleeps is woken on the idle CPU
+// `at_most`, or two for each processor; only one if there is one processor. Later the thread maker makes the
+// missing ones when they are asked for. While it makes one it keeps a CPU busy, so the kernel places the new thread
+// behind the goroutine that computes on the other CPU, for a tick; a machine that sleeps is woken on the idle CPU
 // (docs/decisions/066-the-first-machines.md).
 void make_first_machines(std::uint32_t at_most) noexcept;
 
-// Makes machines until there are `count`, or no thread can be had. Called by a thread that is not the thread maker.
+// Makes machines until there are `count`, or no thread is available. Called by a thread that is not the thread maker.
 void make_machines_ahead(std::uint32_t count) noexcept;
 
 }  // namespace dunlin::sched

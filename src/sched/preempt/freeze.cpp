@@ -70,7 +70,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     }
 }
 
-// Whether the runtime has sent the signal. If nothing tells, it has if there is something that it may have sent it for.
+// Did the runtime send this signal? If the kernel does not say: yes, if a request to this machine is open.
 bool is_request(const machine* m, const siginfo_t& info) noexcept {
     const platform::signal_source source = platform::source_of(info);
     if (source != platform::signal_source::unknown) return source == platform::signal_source::request;
@@ -79,9 +79,9 @@ bool is_request(const machine* m, const siginfo_t& info) noexcept {
         m->capture.state.load(std::memory_order_relaxed) == machine_capture::asked);
 }
 
-// A signal of the program may arrive in place of a request (the kernel keeps one of a kind for a thread), and a request
-// after what it asks for has been done for another signal. So every arrival does what is asked for, and the program
-// gets what no request was sent for.
+// The kernel keeps one pending signal of a kind for a thread, so a signal of the program may replace a request, and a
+// request may arrive after it has been met. So each arrival does whatever is requested, and one that was not a request
+// goes on to the program's handler.
 void on_signal(int signal, siginfo_t* info, void* context) {
     note_handler_return(__builtin_return_address(0));
     machine* m = current_machine();
@@ -149,8 +149,7 @@ void install_freeze_handler() noexcept {
 }
 
 void stop_condemned_machines() noexcept {
-    // Not this thread, which may have called exit() in a goroutine, and may be here for the second time, as a plain
-    // one.
+    // Skips the calling thread: it may have called exit() in a goroutine, and is then here again as a plain thread.
     const auto condemned = [self = platform::thread_id()](const machine* m) {
         return m->tid != self && m->condemned.load(std::memory_order_acquire);
     };

@@ -10,7 +10,7 @@ void install_freeze_handler() noexcept;
 
 // Stops the condemned machines. Most of them come to the runtime within microseconds, because their goroutines were
 // about to end, and can be used again. After a millisecond the others are asked to freeze. Returns when each machine
-// has stopped, or blocks in the kernel, or has not stopped although it had some milliseconds and CPU time; the monitor
+// has stopped, or blocks in the kernel, or has not stopped although it had a few milliseconds and CPU time; the monitor
 // goes on asking those.
 void stop_condemned_machines() noexcept;
 

@@ -67,7 +67,7 @@ std::int64_t gone_on_until_ns = 0;      // thread maker; 0: no owner goes on
 // thread maker: the CPU time of the owner when it was let go; -1: it has been decided whether others want its CPU
 std::int64_t owner_cpu_ns = 0;
 
-const void* said_of = nullptr;  // monitor: the lock of which it was said last that it stays locked
+const void* said_of = nullptr;  // monitor: the lock last reported as staying locked
 
 void order(machine* m, std::uint32_t what) noexcept {
     m->resume_word.store(what, std::memory_order_release);
@@ -90,8 +90,8 @@ bool take_off_list(machine* m) noexcept {
     return found;
 }
 
-// If nothing names the holder, any frozen machine may be it. They have their turns from the last frozen on. `turns` of
-// them had a turn in this wait and were frozen again, so these are the last frozen now.
+// If nothing names the holder, each frozen machine gets a turn, the one frozen last first. `turns` of them have had
+// theirs and are frozen again, hence the first of the list.
 machine* frozen_holder(const platform::lock_wait& wait, std::uint32_t turns) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
@@ -113,7 +113,7 @@ const machine* machine_of(pid_t tid) noexcept {
     return m;
 }
 
-// It has been left behind, and has not stopped: it sleeps in the kernel, perhaps for a lock.
+// The thread's goroutine belongs to an ended run() and is not frozen yet: it sleeps in the kernel, perhaps for a lock.
 bool is_left_awake(pid_t tid) noexcept {
     const machine* m = machine_of(tid);
     return m != nullptr && m->condemned.load(std::memory_order_relaxed) && !m->frozen.load(std::memory_order_relaxed);
@@ -138,8 +138,8 @@ suspicion look_at(pid_t waiter, std::int64_t now_ns, unsigned links = 8) noexcep
     return {};
 }
 
-// A thread of a goroutine that has been left behind waits for nothing that matters by itself (look_at() comes to it if
-// it holds what another thread waits for), and one in the runtime for no lock of libc.
+// False: of no interest as a waiter, since its goroutine belongs to an ended run() (look_at() reaches it if it holds
+// something), or since it is inside the runtime, where it waits for no lock of libc.
 bool may_wait_for_frozen(pid_t tid) noexcept {
     const machine* m = machine_of(tid);
     return m == nullptr || (!m->condemned.load(std::memory_order_relaxed) &&
@@ -288,7 +288,7 @@ void end_frozen_thread(machine* m) noexcept {
     m->leaving = nullptr;
     m->call = {};  // it was stopped on its way to the call
     m->lent.store(false, std::memory_order_relaxed);  // for the same reason
-    // The record becomes as good as new: it will serve another thread.
+    // The record will serve another thread.
     m->preempt_asked.store(false, std::memory_order_relaxed);
     m->preempt_later.store(false, std::memory_order_relaxed);
     m->rejects = 0;

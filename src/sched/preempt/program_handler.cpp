@@ -13,7 +13,7 @@ namespace {
 // The same for all handlers: a function of libc, or the kernel's.
 platform::atomic<const void*> handlers_return_to{nullptr};
 
-// Reads the frames of others, whatever stands there.
+// Scans stack frames that are in use, so without the sanitizers' checks.
 [[gnu::noinline]] __attribute__((no_sanitize("address", "thread"))) bool has_word(
     const std::uintptr_t* begin, const std::uintptr_t* end, std::uintptr_t word) noexcept {
     for (; begin < end; ++begin) {

@@ -65,12 +65,12 @@ void condemn_machines() noexcept {
         // Machines on the scheduler's stack run no goroutine, and serve the next run().
         goroutine* g = m->current.load(std::memory_order_relaxed);
         if (m->condemned || g == nullptr) continue;
-        // Queued in enter_slow(), and about to leave: the goroutine is frozen in its queue, and the machine serves on;
-        // else it would be lost to the next run(). That the goroutine is runnable was stored under this lock. It is
-        // frozen already if the machine has not left since the end of an earlier run().
+        // The goroutine has queued itself in enter_slow(), and its machine is about to leave it. It is frozen in the
+        // queue; the machine is not condemned, or the next run() would lack it. (`runnable` was stored under this lock.
+        // `frozen`: the machine has not left since an earlier run() ended.)
         const goroutine_state state = g->state.load(std::memory_order_acquire);
         if (state == goroutine_state::runnable || state == goroutine_state::frozen) continue;
-        // One that has called exit() runs no goroutine any more.
+        // The thread that calls exit() is condemned even if its goroutine is independent.
         if (g->independent() && m != self) continue;
         m->condemned = true;
         ++s.condemned_machines;

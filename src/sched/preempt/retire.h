@@ -6,8 +6,8 @@
 namespace dunlin::inline v0_1::sched {
 
 // Stops all that a run() has left: no goroutine gets past its next call into the runtime, queues and timers are
-// emptied, and goroutines that were alive are forgotten. Afterwards the runtime is as good as new. Called by run() when
-// main has ended, and at the end of the process; never from inside the runtime.
+// emptied, and goroutines that were alive are forgotten. Afterwards the runtime is as after its start. Called by run()
+// when main has ended, and at the end of the process; never from inside the runtime.
 void retire_world() noexcept;
 
 // The number of runs that have ended. An object that outlives a run compares it with the number that it noted when a
