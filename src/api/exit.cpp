@@ -8,7 +8,7 @@
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/data/types.h"
-#include "sched/preempt/retire.h"
+#include "sched/preempt/end_of_run.h"
 
 namespace dunlin::inline v0_1::api {
 
@@ -17,7 +17,7 @@ void stop_at_exit() noexcept {
     const bool forked = platform::not_after_fork.load(std::memory_order_relaxed) != nullptr;
     if (!sched::the_scheduler.started.load(std::memory_order_acquire) || forked) return;
     sched::the_scheduler.exiting.store(platform::thread_id(), std::memory_order_relaxed);
-    sched::retire_world();
+    sched::end_run();
 }
 
 namespace {

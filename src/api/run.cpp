@@ -29,7 +29,7 @@
 #include "sched/machines/processor.h"
 #include "sched/monitor/thread_maker.h"
 #include "sched/preempt/lifetime.h"
-#include "sched/preempt/retire.h"
+#include "sched/preempt/end_of_run.h"
 
 namespace dunlin::inline v0_1::api {
 
@@ -188,7 +188,7 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
     if (options.report_leaks) observe::report_leaks();
     observe::report_lost_at_end();
     forget_run_context();
-    sched::retire_world();
+    sched::end_run();
     s.lock.lock();
     s.inside_run = false;
     s.lock.unlock();

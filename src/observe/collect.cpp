@@ -66,7 +66,7 @@ std::uint64_t key_of(const goroutine& g, const sched::stack_captures& captures) 
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     l.add(static_cast<std::uint64_t>(state));
     l.add(static_cast<std::uint64_t>(g.reason.load(std::memory_order_relaxed)));
-    l.add(static_cast<std::uint64_t>(g.flags & (goroutine::in_place | goroutine::locked)));
+    l.add(static_cast<std::uint64_t>(g.flags & (goroutine::in_place | goroutine::wired)));
     l.add(std::bit_cast<std::uint64_t>(g.created_at));
     const stack::trace frames = trace_of(g, captures);
     for (std::size_t i = 0; i < frames.size; ++i) l.add(frames.pc[i]);

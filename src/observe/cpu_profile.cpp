@@ -183,7 +183,7 @@ void on_sample(int signal, siginfo_t* info, void* context) {
         stack::trace frames;
         label_text with;
         sched::machine* m = sched::own_machine();
-        if (m != nullptr && !m->lent.load(std::memory_order_relaxed)) {
+        if (m != nullptr && !m->in_thread_call.load(std::memory_order_relaxed)) {
             sched::unwind_interrupted(m, context, frames);
             labels_of(m, with);
         } else {

@@ -8,7 +8,7 @@
 // Phases     The machine sets idle, deciding and running. The monitor sets abandoned, from running only; after that
 //            nothing here decides any more. Both leave running by compare-and-swap: that keeps the two apart.
 // Failed     The goroutines of that execution stay where they are: in no queue, waiting, or computing. The end of run()
-//            freezes them (retire.cpp).
+//            freezes them (end_of_run.cpp).
 // Tests      tests/replay/
 #pragma once
 

@@ -174,7 +174,7 @@ TEST_F(GoProcChan, GoroutinesThatEndWiredWhileRunReturns) {
     support::eventually_on_thread([] {
         dunlin::sched::scheduler& s = dunlin::sched::the_scheduler;
         const std::scoped_lock guard(s.lock);
-        return s.locked_machines_waiting == 0;
+        return s.wired_machines_waiting == 0;
     });
 }
 

@@ -197,7 +197,7 @@ private:
         return p;
     }
 
-    // wake_for_run_next() and owe_wake().
+    // wake_for_run_next() and defer_wake().
     program defer_steps() {
         return {
             {"O1", "read the word", [this](turn& t) {

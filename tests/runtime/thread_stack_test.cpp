@@ -259,7 +259,7 @@ TEST_P(ThreadStack, TheMonitorSendsItNoSignal) {
         for (int i = 0; i < 3; ++i) {
             all.go([&] {
                 dunlin::on_thread_stack([&] {
-                    const dunlin::sched::machine* m = dunlin::sched::lent_machine();
+                    const dunlin::sched::machine* m = dunlin::sched::machine_behind();
                     for (++inside; !stop;) {
                         if (m->preempt_asked) asked = true;
                     }
@@ -287,7 +287,7 @@ TEST_P(ThreadStack, TheEndOfRunSendsItNoSignal) {
     run([] {
         dunlin::go([] {
             dunlin::on_thread_stack([] {
-                const dunlin::sched::machine* m = dunlin::sched::lent_machine();
+                const dunlin::sched::machine* m = dunlin::sched::machine_behind();
                 const std::int64_t before = m->asked_ns;
                 for (inside = true; !stop;) {}
                 asked = m->asked_ns != before;

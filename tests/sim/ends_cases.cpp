@@ -1,4 +1,4 @@
-// The end of run() (sched/preempt/retire.cpp): goroutines are left in every state, and another run() follows.
+// The end of run() (sched/preempt/end_of_run.cpp): goroutines are left in every state, and another run() follows.
 #include "sim/whole.h"
 
 namespace {

@@ -105,8 +105,8 @@ const add no_more_ahead{"thread/no_more_ahead", without_more_threads(punctually(
         let_plain_threads_begin();
         wait_group g;
         g.go([] {});
-        for (int i = 0; i < 40 && !sched::spare_is_owed(); ++i) sim::compute(ms);
-        sim::require(sched::spare_is_owed(), "no thread could be had, and none is tried again");
+        for (int i = 0; i < 40 && !sched::machine_is_missing(); ++i) sim::compute(ms);
+        sim::require(sched::machine_is_missing(), "no thread could be had, and none is tried again");
         g.wait();
     }, .plain_threads = {[] { sched::make_machines_ahead(8); }}})};
 

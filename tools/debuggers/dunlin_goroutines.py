@@ -123,7 +123,7 @@ class Goroutine:
         words = [self.state]
         if self.waited_ns >= 1_000_000:
             words.append(duration(self.waited_ns))
-        if self.flags & self.reader.table["flag.locked"]:
+        if self.flags & self.reader.table["flag.wired"]:
             words.append("locked to thread")
         return words
 
@@ -247,7 +247,7 @@ class Reader:
                 tid = struct.unpack("<i", self.memory.read(m + t["machine.tid"], 4))[0]
                 p = self.pointer(m + t["machine.p"])
                 processor = struct.unpack("<I", self.memory.read(p + t["processor.id"], 4))[0] if p else None
-                lent = self.memory.read(m + t["machine.lent"], 1) != b"\0"
+                lent = self.memory.read(m + t["machine.in_thread_call"], 1) != b"\0"
                 for field in ("machine.leaving", "machine.current"):
                     g = self.pointer(m + t[field])
                     if g:

@@ -77,7 +77,7 @@ void want_printed(void (*print)()) noexcept {
 
 bool threads_are_lacking() noexcept { return maker_bell.failed.load(std::memory_order_relaxed); }
 
-bool spare_is_owed() noexcept { return maker_bell.not_before_ns.load(std::memory_order_seq_cst) != 0; }
+bool machine_is_missing() noexcept { return maker_bell.not_before_ns.load(std::memory_order_seq_cst) != 0; }
 
 bool spare_is_overdue(std::int64_t now_ns) noexcept {
     maker_words& k = maker_bell;

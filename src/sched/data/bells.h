@@ -93,7 +93,7 @@ bool spare_is_overdue(std::int64_t now_ns) noexcept;
 // True: that time is not over yet, and the monitor must not go to sleep. Seq_cst, after the monitor's store
 // monitor_asleep = 1; pairs with the store that the maker makes before it looks whether the monitor sleeps. With a
 // weaker order, at a failure each could miss the store of the other, and whatever needs the thread would wait for ever.
-bool spare_is_owed() noexcept;
+bool machine_is_missing() noexcept;
 
 // True: the last attempt to make a thread failed, perhaps long ago. Relaxed: a caller that misses the maker's
 // store puts its processor aside, and the monitor looks again when the time after the failure is over

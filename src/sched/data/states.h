@@ -57,9 +57,9 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 [[noreturn]] void illegal_transition(const platform::atomic<goroutine_state>& where, goroutine_state from,
     goroutine_state to) noexcept;
 
-// How a goroutine's state changes. Two places store it directly: the freezing of a goroutine (retire.cpp, frozen.cpp,
-// reenter.cpp), which is legal from every state, and the way out of the signal handler (preempt.cpp), which may
-// coincide with it.
+// How a goroutine's state changes. Two places store it directly: the freezing of a goroutine (end_of_run.cpp,
+// frozen.cpp, reenter.cpp), which is legal from every state, and the way out of the signal handler (preempt.cpp), which
+// may coincide with it.
 //
 // Not a compare-and-swap: at any moment only one party may change the state: the goroutine while it runs, the thread
 // that took it off a run queue, or the thread that took its waiter off a wait queue. A compare-and-swap would cost 4 ns

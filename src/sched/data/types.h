@@ -108,7 +108,7 @@ struct goroutine_extra {
     bool counted = false;                                                   // owner: among the_scheduler.independent
     // owner: the task that it is part of (dunlin/trace.hpp); 0: none
     std::uint64_t task = 0;
-    machine* locked_to = nullptr;                                           // owner, or the thread that takes it off a
+    machine* wired_to = nullptr;                                           // owner, or the thread that takes it off a
                                                                             // queue
     // owner: lock_os_thread() minus unlock_os_thread()
     unsigned thread_locks = 0;
@@ -191,7 +191,7 @@ struct alignas(platform::cache_line) goroutine {
         own_stack = 4,      // a stack of its own size was bound at go(); it cannot be run on another
         in_place = 8,       // runs on the stack of the goroutine that waits for it
         main = 16,          // the one that run() waits for
-        locked = 32,        // lock_os_thread(): only its machine may run it
+        wired = 32,         // lock_os_thread(): only its machine may run it
         traced = 64,        // trace.h: the trace knows its creation, and its end is an event
         pinned = 128,       // inside a no_preempt scope
     };
@@ -210,7 +210,7 @@ struct alignas(platform::cache_line) goroutine {
     // switch pairs with the executor's load-acquire.
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
-    // constant after the start, except in_place/locked/traced/pinned: owner; the monitor reads
+    // constant after the start, except in_place/wired/traced/pinned: owner; the monitor reads
     owned<std::uint8_t> flags;
     int saved_errno = 0;                        // owner, while it does not run
 
@@ -472,13 +472,14 @@ struct machine_running {
     bool chooses = false;
     // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
     owned<std::uint32_t> unstoppable;
-    goroutine* locked_g = nullptr;              // itself: lock_os_thread(), or it waits for a processor (reenter.cpp)
+    goroutine* wired_g = nullptr;              // itself: lock_os_thread(), or it waits for a processor (reenter.cpp)
     goroutine_extra for_return;                 // itself: lent to a goroutine that waits so, if it has none of its own
     owned<std::uint32_t> blocking_tick;         // itself: raised by each blocking()
     owned<const void*> blocking_place;          // itself: where its last blocking() was; only for comparison
     owned<bool> must_end;                       // itself: its goroutine ended wired to it; or written by the thread
                                                 // that took it off the idle list to end it
-    platform::atomic<bool> lent{false};              // itself: its thread is in a thread_call, where it may hold our
+    // itself: its thread is in a thread_call, where it may hold our
+    platform::atomic<bool> in_thread_call{false};
                                                      // locks as any plain thread may; no signal is sent to it
 };
 
@@ -532,7 +533,7 @@ struct machine_detached {
     detached_notes notes;                          // monitor
 };
 
-// For the end: the run() of its goroutine has returned (retire.cpp, freeze.h, frozen.h), or its thread ends.
+// For the end: the run() of its goroutine has returned (end_of_run.cpp, freeze.h, frozen.h), or its thread ends.
 struct machine_at_end {
     // scheduler lock: its goroutine's run() has returned; cleared when it has lost it
     platform::atomic<bool> condemned{false};
@@ -547,7 +548,7 @@ struct machine_at_end {
     owned<std::int64_t> asleep_since_ns;
     // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool lowered = false;
-    bool dismissed = false;                     // scheduler lock: dismiss_locked_machines() has told it to end
+    bool dismissed = false;                     // scheduler lock: dismiss_wired_machines() has told it to end
     bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
                                                 // walk the list
 };
@@ -659,7 +660,7 @@ struct scheduler {
     platform::atomic<std::size_t> independent{0};
     std::uint32_t condemned_machines DUNLIN_GUARDED_BY(lock) = 0;
     std::uint32_t ended_machines DUNLIN_GUARDED_BY(lock) = 0;  // records whose thread is gone
-    std::int32_t locked_machines_waiting DUNLIN_GUARDED_BY(lock) = 0;  // wired to a goroutine that is elsewhere
+    std::int32_t wired_machines_waiting DUNLIN_GUARDED_BY(lock) = 0;  // wired to a goroutine that is elsewhere
     idle_machine_list idle_machines DUNLIN_GUARDED_BY(lock);
     // Processors given up at the beginning of a call, for the first taker (machine.h, offer_processor). And the number
     // of machines that have been woken for them and have not looked yet: at least as many.

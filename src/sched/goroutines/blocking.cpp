@@ -102,7 +102,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
             if (work_waits_for(p)) hurry_monitor();
         } else {
             entry.began_ns = platform::now_ns();
-            if (lasts >= hand_on_from && work_waits_for(p) && m->locked_g == nullptr) hand_on_at_once(m);
+            if (lasts >= hand_on_from && work_waits_for(p) && m->wired_g == nullptr) hand_on_at_once(m);
         }
     }
     leave(m);

@@ -67,7 +67,7 @@ constexpr std::uint64_t number(auto value) noexcept { return static_cast<std::ui
         AT(goroutine, waits_since_ns),
         AT(goroutine, extra),
         NUMBER("flag.in_place", goroutine::in_place),
-        NUMBER("flag.locked", goroutine::locked),
+        NUMBER("flag.wired", goroutine::wired),
         NUMBER("flag.main", goroutine::main),
         NUMBER("extra.name", offsetof(sched::goroutine_extra, name)),
         NUMBER("extra.labels", offsetof(sched::goroutine_extra, labels)),
@@ -98,7 +98,7 @@ constexpr std::uint64_t number(auto value) noexcept { return static_cast<std::ui
         AT(machine, tid),  // four bytes
         AT(machine, id),   // four bytes
         AT(machine, ended),
-        AT(machine, lent),
+        AT(machine, in_thread_call),
         AT(machine, p),
         NUMBER("processor.id", offsetof(sched::processor, id)),
         ADDRESS("coarse_now_ns", sched::the_scheduler.coarse_now_ns),

@@ -289,7 +289,7 @@ extern "C" [[noreturn, gnu::visibility("hidden")]] void dunlin_goroutine_loop() 
         stack::dunlin_invoke(g->entry, g->frame());
         if (DUNLIN_UNLIKELY(g->extra != nullptr)) end_extra(*g->extra);
         m = enter(current_machine());
-        const bool wired = g->flags & goroutine::locked;
+        const bool wired = g->flags & goroutine::wired;
         end_goroutine(m, g);
         if (DUNLIN_UNLIKELY(wired)) {
             m->must_end = true;
@@ -347,7 +347,7 @@ namespace {
     const stack::context* to;
     stack::context fresh;
     stack::slot* s;
-    const bool wired = self->flags & goroutine::locked;
+    const bool wired = self->flags & goroutine::wired;
     if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
         // before the take-over: after it, the stack is in use
         const stack::sanitizer_stack view = tool_view(next->stack);
@@ -513,7 +513,7 @@ void ready(goroutine* g) noexcept {
 }
 
 // Callers may have no processor. Then only the lock keeps out the end of run(), which freezes goroutines under it
-// (retire.cpp): a caller finds a goroutine frozen, or pushes it before.
+// (end_of_run.cpp): a caller finds a goroutine frozen, or pushes it before.
 void ready_all(goroutine_list& list, tracing::cause why) noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
@@ -647,7 +647,7 @@ machine* run_in_place(machine* m, goroutine* child, const std::source_location& 
     *m->error_number = our_errno;
     m->current.store(self, std::memory_order_relaxed);
     transition<goroutine_state::waiting, goroutine_state::running>(self->state);
-    const bool wired = child->flags & goroutine::locked;
+    const bool wired = child->flags & goroutine::wired;
     end_goroutine(m, child);
     if (DUNLIN_LIKELY(!wired)) return m;
     m->must_end = true;  // os_thread.cpp, rule 6: self goes on elsewhere

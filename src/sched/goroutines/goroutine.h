@@ -68,7 +68,7 @@ void park(machine* m) noexcept;
 machine* run_in_place(machine* m, goroutine* child, const std::source_location& where) noexcept;
 // Is there room on this stack for a child that expects a stack of its own?
 [[gnu::always_inline]] inline bool room_for_child(const goroutine* self) noexcept {
-    if (self->flags & goroutine::locked) return false;  // its thread runs no other goroutine
+    if (self->flags & goroutine::wired) return false;  // its thread runs no other goroutine
     // A child may expect a stack of the default size. It gets nearly that, or else runs on a stack of its own. So does
     // a child whose joiner is on a stack that the program has made (makecontext(3), Boost.Context): that is above this
     // one, or below it, where less than nothing is left.

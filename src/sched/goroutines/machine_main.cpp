@@ -80,21 +80,21 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept {
         goroutine* g = m->next;
         m->next = nullptr;
         if (DUNLIN_UNLIKELY(m->must_end)) {
-            retire_machine(m);
+            end_machine(m);
             return;
         }
-        if (DUNLIN_UNLIKELY(m->locked_g != nullptr)) {
+        if (DUNLIN_UNLIKELY(m->wired_g != nullptr)) {
             m->next = g;
-            g = wait_for_locked(m);
+            g = wait_for_wired(m);
             if (g == nullptr) {
-                retire_machine(m);
+                end_machine(m);
                 return;
             }
         } else if (g == nullptr) {
             g = find_work(m);
             if (g == nullptr) continue;  // must_end
         }
-        if (DUNLIN_UNLIKELY((g->flags & goroutine::locked) && g->extra->locked_to != m)) {
+        if (DUNLIN_UNLIKELY((g->flags & goroutine::wired) && g->extra->wired_to != m)) {
             hand_to_its_machine(m, g);
         } else {
             execute(m, g);

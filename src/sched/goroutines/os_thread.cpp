@@ -2,7 +2,7 @@
 // wired to their thread in the same way (bind_until_back()); rules 4 and 6 are not about them.
 //
 // Rules      1  A wired goroutine runs only on its machine, and that machine runs nothing else.
-//            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_locked().
+//            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_wired().
 //            3  When another machine finds it in a queue, it gives its own processor to the wired machine:
 //               hand_to_its_machine().
 //            4  When it ends wired, its thread ends with it: whatever it did to the thread is gone. (Go: the same.)
@@ -59,9 +59,9 @@ void lock_os_thread() {
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (!self->extra) self->extra = spare.release();
     if (self->extra->thread_locks++ == 0) {
-        self->flags |= goroutine::locked;
-        self->extra->locked_to = m;
-        m->locked_g = self;
+        self->flags |= goroutine::wired;
+        self->extra->wired_to = m;
+        m->wired_g = self;
     }
     leave(m);
 }
@@ -72,9 +72,9 @@ void unlock_os_thread() noexcept {
     m = enter(m);
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (self->extra && self->extra->thread_locks != 0 && --self->extra->thread_locks == 0) {
-        self->flags &= static_cast<std::uint8_t>(~goroutine::locked);
-        self->extra->locked_to = nullptr;
-        m->locked_g = nullptr;
+        self->flags &= static_cast<std::uint8_t>(~goroutine::wired);
+        self->extra->wired_to = nullptr;
+        m->wired_g = nullptr;
     }
     leave(m);
 }
@@ -82,20 +82,20 @@ void unlock_os_thread() noexcept {
 void bind_until_back(machine* m, goroutine* self) noexcept {
     the_scheduler.lock.assert_held();
     if (self->extra == nullptr) self->extra = &m->for_return;
-    self->extra->locked_to = m;
-    self->flags |= goroutine::locked;
-    m->locked_g = self;
+    self->extra->wired_to = m;
+    self->flags |= goroutine::wired;
+    m->wired_g = self;
 }
 
 void unbind(machine* m, goroutine* self) noexcept {
     assert_inside(m);
-    m->locked_g = nullptr;
-    self->flags &= static_cast<std::uint8_t>(~goroutine::locked);
-    self->extra->locked_to = nullptr;
+    m->wired_g = nullptr;
+    self->flags &= static_cast<std::uint8_t>(~goroutine::wired);
+    self->extra->wired_to = nullptr;
     if (self->extra == &m->for_return) self->extra = nullptr;
 }
 
-goroutine* wait_for_locked(machine* m) noexcept {
+goroutine* wait_for_wired(machine* m) noexcept {
     scheduler& s = the_scheduler;
     // The goroutine that the wired one chose when it left cannot run here.
     if (goroutine* chosen = m->next) {
@@ -104,7 +104,7 @@ goroutine* wait_for_locked(machine* m) noexcept {
     }
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
     s.lock.lock();
-    ++s.locked_machines_waiting;
+    ++s.wired_machines_waiting;
     check_for_deadlock();
     s.lock.unlock();
     while (m->wake_word.load(std::memory_order_acquire) == 0) platform::futex_wait(m->wake_word, 0);
@@ -113,24 +113,24 @@ goroutine* wait_for_locked(machine* m) noexcept {
     m->handed_p = nullptr;
     if (p == nullptr) return nullptr;
     give(p, m);
-    return m->locked_g;
+    return m->wired_g;
 }
 
 void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     scheduler& s = the_scheduler;
-    machine* its = g->extra->locked_to;
+    machine* its = g->extra->wired_to;
     // The wired machine may still be on its way to sleep: its wake word keeps the message.
     processor* p = release_processor(m);
     s.lock.lock();
     // may be -1 until that machine has counted itself as waiting: this is right, since it is to run then
-    --s.locked_machines_waiting;
+    --s.wired_machines_waiting;
     s.lock.unlock();
     its->handed_p = p;
     its->wake_word.store(1, std::memory_order_release);
     platform::futex_wake(its->wake_word);
 }
 
-void retire_machine(machine* m) noexcept {
+void end_machine(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
     s.lock.lock();
@@ -138,16 +138,16 @@ void retire_machine(machine* m) noexcept {
     s.lock.unlock();
 }
 
-void dismiss_locked_machines() noexcept {
+void dismiss_wired_machines() noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (m->ended || m->must_end || m->dismissed || m->condemned || m->locked_g == nullptr) continue;
-        if (m->locked_g->independent()) continue;  // it goes on
-        note_lost_holder(m->tid, nullptr, m->locked_g);
-        if (m->locked_g->extra == &m->for_return) m->locked_g->extra = nullptr;  // the record will serve another thread
+        if (m->ended || m->must_end || m->dismissed || m->condemned || m->wired_g == nullptr) continue;
+        if (m->wired_g->independent()) continue;  // it goes on
+        note_lost_holder(m->tid, nullptr, m->wired_g);
+        if (m->wired_g->extra == &m->for_return) m->wired_g->extra = nullptr;  // the record will serve another thread
         m->dismissed = true;
-        --s.locked_machines_waiting;
+        --s.wired_machines_waiting;
         m->handed_p = nullptr;
         m->wake_word.store(1, std::memory_order_release);
         platform::futex_wake(m->wake_word);

@@ -12,13 +12,13 @@ void unlock_os_thread() noexcept;
 
 // By the program, and not only while it waits for a processor. For dumps, while the world stands still.
 inline bool is_wired(const goroutine* g) noexcept {
-    // One that was frozen while it waited for a processor has given its lent extra part back (dismiss_locked_machines).
-    return (g->flags & goroutine::locked) && g->extra != nullptr && g->extra->thread_locks != 0;
+    // One that was frozen while it waited for a processor has given its lent extra part back (dismiss_wired_machines).
+    return (g->flags & goroutine::wired) && g->extra != nullptr && g->extra->thread_locks != 0;
 }
 
 // Called on the scheduler's stack of a machine whose wired goroutine has left: gives the processor away, sleeps until
 // that goroutine is to run again, and returns it. Null: it never will, and the machine ends.
-goroutine* wait_for_locked(machine* m) noexcept;
+goroutine* wait_for_wired(machine* m) noexcept;
 
 // m has taken g off a queue, but g is wired to another machine: gives m's processor to that machine, which runs g.
 void hand_to_its_machine(machine* m, goroutine* g) noexcept;
@@ -29,11 +29,11 @@ void bind_until_back(machine* m, goroutine* self) noexcept;
 // Called by `self` when it has one.
 void unbind(machine* m, goroutine* self) noexcept;
 
-// m must end (must_end, or wait_for_locked() has returned null): gives the processor away and counts m as ended.
+// m must end (must_end, or wait_for_wired() has returned null): gives the processor away and counts m as ended.
 // After a wired goroutine the state of the thread may be anything, so the thread runs nothing else.
-void retire_machine(machine* m) noexcept;
+void end_machine(machine* m) noexcept;
 
 // Called at the end of run(), under the scheduler lock: tells machines that wait for goroutines of that run() to end.
-void dismiss_locked_machines() noexcept;
+void dismiss_wired_machines() noexcept;
 
 }  // namespace dunlin::sched

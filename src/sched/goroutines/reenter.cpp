@@ -1,7 +1,7 @@
 // reenter.cpp - a goroutine enters the runtime and its processor is gone.
 //
 // The processor was taken because the goroutine computed or blocked for long (retake.h), because the world stops
-// (processor.cpp), or because its run() has returned (retire.cpp). The goroutine gets the first of these that is
+// (processor.cpp), or because its run() has returned (end_of_run.cpp). The goroutine gets the first of these that is
 // available: the processor that it had, if it is idle; any idle one; one that was offered and for which no machine has
 // come yet (machine.h); a place in the global queue. If no more threads can be made and other goroutines wait for one,
 // it queues in any case, and its thread serves another goroutine.
@@ -66,8 +66,8 @@ bool ask_for_it_back(machine* m) noexcept {
     m->freeze_asked.store(false, std::memory_order_release);
     m->detached.store(false, std::memory_order_relaxed);
     // unless its thread was changed: os_thread.cpp, rule 4; frozen.cpp
-    if (m->locked_g != nullptr || m->lowered) m->must_end = true;
-    m->locked_g = nullptr;
+    if (m->wired_g != nullptr || m->lowered) m->must_end = true;
+    m->wired_g = nullptr;
     note_lost_holder(m->tid, m, self);
     // under this lock, start_world() asks whether to give the machine its processor back
     m->current.store(nullptr, std::memory_order_relaxed);
@@ -81,7 +81,7 @@ bool ask_for_it_back(machine* m) noexcept {
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
     s.lock.assert_held();
-    return s.global.size() != 0 && s.idle_machine_count == 0 && spare_is_owed();
+    return s.global.size() != 0 && s.idle_machine_count == 0 && machine_is_missing();
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
         processor* p = take_idle_processor(m->last_p);
         if (p == nullptr) p = catch_offered();
         // A wired thread runs no other goroutine.
-        const bool wired = m->locked_g != nullptr;
+        const bool wired = m->wired_g != nullptr;
         const bool gives_thread = !wired && others_lack_a_thread();
         const bool queues = p == nullptr || gives_thread;
         const bool binds = queues && stays && !wired && !gives_thread;

@@ -23,7 +23,7 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 // May this machine switch to g directly? Not if g is still leaving (see the head of goroutine.cpp), and not if it is
 // wired to a thread of its own.
 [[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
-    return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::locked);
+    return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::wired);
 }
 
 // Runnable -> running. Returns the address of g's context, for a switch to it.

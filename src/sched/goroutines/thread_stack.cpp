@@ -11,21 +11,21 @@ namespace dunlin::inline v0_1::sched {
 namespace {
 
 // read by the handlers of fatal signals
-[[gnu::tls_model("initial-exec")]] thread_local constinit machine* lent = nullptr;
+[[gnu::tls_model("initial-exec")]] thread_local constinit machine* behind = nullptr;
 
-[[gnu::noinline]] void set_lent_machine(machine* m) noexcept { lent = m; }
+[[gnu::noinline]] void set_machine_behind(machine* m) noexcept { behind = m; }
 
 }  // namespace
 
 // Not inlined: the goroutine may have moved to another thread since the last call.
-[[gnu::noinline]] machine* lent_machine() noexcept { return lent; }
+[[gnu::noinline]] machine* machine_behind() noexcept { return behind; }
 
 machine* own_machine() noexcept {
     machine* m = current_machine();
-    return m != nullptr ? m : lent_machine();
+    return m != nullptr ? m : machine_behind();
 }
 
-void forget_lent_machine() noexcept { set_lent_machine(nullptr); }
+void forget_machine_behind() noexcept { set_machine_behind(nullptr); }
 
 void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
     machine* m = current_machine();
@@ -41,13 +41,13 @@ void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
 void make_thread_call(machine* m) noexcept {
     const thread_call call = std::exchange(m->call, {});
     goroutine* g = m->current.load(std::memory_order_relaxed);
-    m->lent.store(true, std::memory_order_relaxed);
-    set_lent_machine(m);
+    m->in_thread_call.store(true, std::memory_order_relaxed);
+    set_machine_behind(m);
     set_current_machine(nullptr);
     call.entry(call.argument);
-    set_current_machine(lent_machine());  // null in the child of a fork() that the function has made
-    set_lent_machine(nullptr);
-    m->lent.store(false, std::memory_order_relaxed);
+    set_current_machine(machine_behind());  // null in the child of a fork() that the function has made
+    set_machine_behind(nullptr);
+    m->in_thread_call.store(false, std::memory_order_relaxed);
     switch_to_goroutine(m, g);
 }
 

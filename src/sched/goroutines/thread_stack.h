@@ -27,9 +27,9 @@ void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept;
 void make_thread_call(machine* m) noexcept;
 
 // The machine of this thread, if the thread is in such a call; else null.
-machine* lent_machine() noexcept;
+machine* machine_behind() noexcept;
 // Called in the child of a fork(): the thread remains a plain one when the call returns.
-void forget_lent_machine() noexcept;
+void forget_machine_behind() noexcept;
 // The machine of this thread, whatever it is doing.
 machine* own_machine() noexcept;
 

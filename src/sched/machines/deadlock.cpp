@@ -40,7 +40,7 @@ void check_for_deadlock() noexcept {
     s.lock.assert_held();
     s.deadlock_suspected = false;
     const std::int64_t asleep = std::int64_t{static_cast<std::uint32_t>(s.idle_machine_count)} + s.condemned_machines
-        + s.locked_machines_waiting;
+        + s.wired_machines_waiting;
     const std::int64_t awake = std::int64_t{s.machine_count.load(std::memory_order_relaxed)} - asleep;
     if (awake == 1 && s.poller_claimed.load(std::memory_order_relaxed) != 0 && earliest_deadline() == 0 &&
         !s.events->has_waiters()) {
@@ -63,7 +63,7 @@ void check_for_deadlock() noexcept {
     // A goroutine in on_thread_stack() uses the library as a plain thread does, and may still ready another one,
     // whichever run() it belongs to.
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (!m->lent.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
+        if (!m->in_thread_call.load(std::memory_order_relaxed) || m->frozen.load(std::memory_order_relaxed)) continue;
         s.deadlock_suspected = true;
         return;
     }

@@ -27,7 +27,7 @@ namespace dunlin::inline v0_1::sched {
 void forget_thread(machine* m) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
-    m->locked_g = nullptr;
+    m->wired_g = nullptr;
     m->lowered = false;
     m->ended = true;
     ++s.ended_machines;
@@ -275,13 +275,13 @@ bool start_wired_machine(processor* p) noexcept {
     // Each is taken off and put back, so the order stays.
     for (std::size_t n = s.global.size(); n != 0; --n) {
         goroutine* g = s.global.pop_front();
-        if (its == nullptr && (g->flags & goroutine::locked) != 0) {
-            its = g->extra->locked_to;
+        if (its == nullptr && (g->flags & goroutine::wired) != 0) {
+            its = g->extra->wired_to;
         } else {
             s.global.push_back(g);
         }
     }
-    if (its != nullptr) --s.locked_machines_waiting;
+    if (its != nullptr) --s.wired_machines_waiting;
     s.lock.unlock();
     if (its != nullptr) hand_to(its, p, false);
     return its != nullptr;

@@ -63,7 +63,7 @@ bool computes_on(const machine* m) noexcept {
 // Under the lock. A machine that was in user code when the world stopped, and whose processor is now beyond max_procs,
 // gets an idle processor. If there is none it becomes a detached machine: the monitor asks it to stop, as it does after
 // taking a processor, so that no more goroutines compute than there are processors.
-void place_machine_of_retired(processor* p) noexcept {
+void place_machine_of_surplus(processor* p) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
     machine* m = std::exchange(p->stopped_from, nullptr);
@@ -102,11 +102,11 @@ processor* take_idle_processor(const processor* preferred) noexcept {
 void put_idle_processor(processor* p, bool was_spinning) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
-    if (DUNLIN_UNLIKELY(s.starved.size != 0 || retired(p))) give_stacks_to_arena(p, 0);  // S1 of starved.h
+    if (DUNLIN_UNLIKELY(s.starved.size != 0 || is_surplus(p))) give_stacks_to_arena(p, 0);  // S1 of starved.h
     std::uint32_t change = was_spinning ? 0u - one_spinning : 0u;
     if (s.stopping.load(std::memory_order_relaxed)) {
         transition(p->state, processor_state::stopped);
-    } else if (retired(p)) {
+    } else if (is_surplus(p)) {
         transition(p->state, processor_state::dead);
     } else {
         transition(p->state, processor_state::idle);
@@ -172,7 +172,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     processor* with_work = nullptr;
     // Before the scheduler lock is taken: the timer heaps have locks of their own and allocate.
     for (std::uint32_t i = 0; i < made; ++i) {
-        if (processor* p = s.processor_at(i); retired(p)) s.events->move(p, s.processor_at(0));
+        if (processor* p = s.processor_at(i); is_surplus(p)) s.events->move(p, s.processor_at(0));
     }
     s.lock.lock();
     note_started();
@@ -180,16 +180,16 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     if (DUNLIN_UNLIKELY(tracing::on())) tracing::note_world(tracing::kind::world_starts);
     for (std::uint32_t i = made; i-- > 0;) {
         processor* p = s.processor_at(i);
-        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !retired(p)) {
+        if (p->state.load(std::memory_order_relaxed) == processor_state::dead && !is_surplus(p)) {
             put_idle_processor(p, false);
         }
         if (p->state.load(std::memory_order_relaxed) != processor_state::stopped) continue;
         machine* m = p->stopped_from;
-        if (retired(p)) {
+        if (is_surplus(p)) {
             drain_to_global(p);
             give_stacks_to_arena(p, 0);
             transition(p->state, processor_state::dead);
-            continue;  // for its machine see place_machine_of_retired()
+            continue;  // for its machine see place_machine_of_surplus()
         }
         p->stopped_from = nullptr;
         if (computes_on(m)) {
@@ -205,7 +205,7 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
             put_idle_processor(p, false);
         }
     }
-    for (std::uint32_t i = 0; i < made; ++i) place_machine_of_retired(s.processor_at(i));
+    for (std::uint32_t i = 0; i < made; ++i) place_machine_of_surplus(s.processor_at(i));
     s.world_word.fetch_add(1, std::memory_order_release);
     s.lock.unlock();
     platform::futex_wake(s.world_word, 1 << 30);

@@ -20,7 +20,7 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept;
 void set_max_procs(std::uint32_t n);
 
 // True when p is beyond max_procs and its machine must give it up.
-inline bool retired(const processor* p) noexcept {
+inline bool is_surplus(const processor* p) noexcept {
     return p->id >= the_scheduler.max_procs.load(std::memory_order_relaxed);
 }
 

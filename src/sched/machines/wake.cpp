@@ -34,7 +34,7 @@ void wake_one_for_run_next(const processor* p) noexcept {
     wake_one();
 }
 
-void owe_wake_slow(processor* p) noexcept {
+void defer_wake_slow(processor* p) noexcept {
     // Only reads, mostly: while everything goes well both flags stay as they are.
     if (!the_scheduler.monitor_attentive.load(std::memory_order_relaxed)) {
         the_scheduler.wakes_deferred.store(true, std::memory_order_relaxed);

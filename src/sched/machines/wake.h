@@ -105,11 +105,11 @@ void wake_one_for_run_next(const processor* p) noexcept;
 
 // Leaves the wake to the monitor, or wakes at once if the monitor is not attentive (and asks it to be). Mostly both
 // flags are set already, and there is nothing to do.
-void owe_wake_slow(processor* p) noexcept;
-[[gnu::always_inline]] inline void owe_wake(processor* p) noexcept {
+void defer_wake_slow(processor* p) noexcept;
+[[gnu::always_inline]] inline void defer_wake(processor* p) noexcept {
     const bool settled = the_scheduler.monitor_attentive.load(std::memory_order_relaxed) &&
         the_scheduler.wakes_deferred.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(!settled)) owe_wake_slow(p);
+    if (DUNLIN_UNLIKELY(!settled)) defer_wake_slow(p);
 }
 
 // The same decision at R3: true if p's run_next may be left to the monitor, which is told so here.
@@ -132,7 +132,7 @@ inline void wake_if_idle() noexcept {
     const std::uint32_t word = the_scheduler.idle_and_spinning.load(std::memory_order_seq_cst);
     if (DUNLIN_LIKELY(idle_count(word) == 0 || spinning_count(word) != 0)) return;
     if (has_short_turns(p)) {
-        owe_wake(p);
+        defer_wake(p);
     } else {
         wake_one_for_run_next(p);
     }

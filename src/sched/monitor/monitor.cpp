@@ -351,7 +351,7 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
     while (in_time && all_idle() && !monitor_bell.lost_late.load(std::memory_order_seq_cst) &&
-           !monitor_bell.dump_called_for.load(std::memory_order_seq_cst) && !spare_is_owed() &&
+           !monitor_bell.dump_called_for.load(std::memory_order_seq_cst) && !machine_is_missing() &&
            monitor_asleep.load(std::memory_order_seq_cst) != 0) {
         std::int64_t until = deadline_ns;
         if (look_for_deadlock()) {
@@ -460,7 +460,7 @@ void one_round(rounds& r) noexcept {
         want_report(report_dump);
     }
     look_for_long_waits(r.keep.waits, o.now_ns);
-    r.idle = all_idle() && !spare_is_owed() && !some_starve() ? r.idle + 1 : 0;
+    r.idle = all_idle() && !machine_is_missing() && !some_starve() ? r.idle + 1 : 0;
     if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
         if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // otherwise it is time to give something back
         return;

@@ -134,7 +134,7 @@ bool can_hand_on(const outlook& o) noexcept {
 
 // The same for the processor of a thread that sleeps in a call. If no more threads can be made, the processor is taken
 // all the same: the thread comes back without it, queues its goroutine and runs another (reenter.cpp).
-bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || spare_is_owed(); }
+bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || machine_is_missing(); }
 
 // Takes p from m. `used_ns`: how much of its slice the goroutine has used; this counts when its turn comes again.
 bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) noexcept {
@@ -217,7 +217,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
     if (lasts < (o.work_waits ? blocking_grace_ns : idle_grace_ns)) return;
     if (o.work_waits && !can_hand_on_from_a_call(o)) {
-        if (lasts < shortest_look_ns && !spare_is_owed()) o.look_again_at(o.now_ns + thread_made_ns);
+        if (lasts < shortest_look_ns && !machine_is_missing()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
     const void* place = m->blocking_place;  // read before the take: after it the thread may be in another call
@@ -412,7 +412,7 @@ void look_at_processors(outlook& o) noexcept {
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
     // An idle processor will get a machine soon, unless no machine is idle and no thread can be made.
     const bool idle_one_comes = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0 &&
-        !(spare_is_owed() && s.idle_machine_count == 0);
+        !(machine_is_missing() && s.idle_machine_count == 0);
     o.work_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
     o.urgent = s.urgent.load(std::memory_order_relaxed);
     tell_whose_turn(o);
@@ -481,7 +481,7 @@ void look_at_detached(machine* m, outlook& o) noexcept {
         o.effect = true;
         return;
     }
-    if (preemption_mode != preemption::signal || m->lent.load(std::memory_order_relaxed)) {
+    if (preemption_mode != preemption::signal || m->in_thread_call.load(std::memory_order_relaxed)) {
         return look_later(n, o.now_ns, longest_stop_wait_ns);
     }
     const std::uint64_t sleeps = platform::thread_sleeps(m->tid);

@@ -89,7 +89,7 @@ private:
         unsigned wired = 0, returns = 0, compute = 0, in_calls = 0;
         for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->ended) continue;
-            if (const goroutine* g = m->locked_g; g != nullptr) {
+            if (const goroutine* g = m->wired_g; g != nullptr) {
                 ++(g->extra == &m->for_return ? returns : wired);
             } else if (m->current.load(std::memory_order_relaxed) != nullptr) {
                 (platform::thread_is_running(m->tid) ? compute : in_calls) += 1;

@@ -264,7 +264,7 @@ void leave_runtime_in_child() noexcept {
     if (m == nullptr) return;
     forked_from = m->current.load(std::memory_order_relaxed);
     set_current_machine(nullptr);
-    forget_lent_machine();
+    forget_machine_behind();
 }
 
 }  // namespace dunlin::sched

@@ -97,7 +97,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     // Inside the runtime the machine will lose its goroutine in enter_slow(), or may hold a lock of the runtime.
     if (m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0) return;
     // the call on the thread's own stack is about to begin, or has just ended
-    if (m->lent.load(std::memory_order_relaxed)) return;
+    if (m->in_thread_call.load(std::memory_order_relaxed)) return;
     const bool in_handler = interrupts_program_handler(m, context);
     m->in_handler.store(in_handler, std::memory_order_relaxed);
     if (in_handler) return;
@@ -110,7 +110,7 @@ template <class F>
 void for_each_asked(F f) noexcept {
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!m->freeze_asked.load(std::memory_order_acquire) || !m->condemned.load(std::memory_order_acquire)) continue;
-        if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) f(m);
+        if (!m->frozen.load(std::memory_order_acquire) && !m->in_thread_call.load(std::memory_order_relaxed)) f(m);
     }
 }
 
@@ -159,7 +159,8 @@ void stop_condemned_machines() noexcept {
         for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             // The end of an earlier run() has asked these machines in vain: they are not waited for again.
             if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
-            if (!m->frozen.load(std::memory_order_acquire) && !m->lent.load(std::memory_order_relaxed)) any = true;
+            const bool excused = m->in_thread_call.load(std::memory_order_relaxed);
+            if (!m->frozen.load(std::memory_order_acquire) && !excused) any = true;
         }
         if (any) platform::futex_wait_until(never, 0, platform::now_ns() + grace_ns / 50);
     }

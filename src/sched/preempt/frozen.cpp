@@ -287,7 +287,7 @@ void end_frozen_thread(machine* m) noexcept {
     m->current.store(nullptr, std::memory_order_relaxed);
     m->leaving = nullptr;
     m->call = {};  // it was stopped on its way to the call
-    m->lent.store(false, std::memory_order_relaxed);  // for the same reason
+    m->in_thread_call.store(false, std::memory_order_relaxed);  // for the same reason
     // The record will serve another thread.
     m->preempt_asked.store(false, std::memory_order_relaxed);
     m->preempt_later.store(false, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // frozen.h - threads whose goroutines are stopped for good, in a signal handler, because their run() has returned
-// (freeze.h, retire.cpp).
+// (freeze.h, end_of_run.cpp).
 //
 // Problem    Each such thread would stay for the life of the process; and what its goroutine holds stays locked,
 //            perhaps a std::mutex that main needs next.

@@ -1,4 +1,4 @@
-// lifetime.h - the runtime starts at the first use. Its end: retire.h.
+// lifetime.h - the runtime starts at the first use. Its end: end_of_run.h.
 #pragma once
 
 namespace dunlin::inline v0_1::sched {

@@ -50,7 +50,7 @@ void push_in_long_turn(processor* p, goroutine* g, const goroutine* self) noexce
     if (self == nullptr || self->marks.lingers() == 0) {
         goroutine* before = exchange_run_next(p, g);
         submit_barrier();
-        owe_wake(p);
+        defer_wake(p);
         if (before == nullptr) return;
         g = before;
     }

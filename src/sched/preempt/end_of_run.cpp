@@ -1,4 +1,4 @@
-// retire.cpp - the end of run(): every goroutine that is left is frozen where it is.
+// end_of_run.cpp - the end of run(): every goroutine that is left is frozen where it is.
 //
 // The world is stopped. Then goroutines that are
 //   runnable    are taken off their queues; those that never began, and that no task names, are given back: their
@@ -21,7 +21,7 @@
 #include "sched/preempt/crash.h"
 #include "sched/preempt/freeze.h"
 #include "sched/preempt/preempt.h"
-#include "sched/preempt/retire.h"
+#include "sched/preempt/end_of_run.h"
 #include "sched/queues/global_queue.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -85,14 +85,14 @@ void condemn_machines() noexcept {
 
 std::uint32_t runs_ended() noexcept { return ended.load(std::memory_order_relaxed); }
 
-void retire_world() noexcept {
+void end_run() noexcept {
     scheduler& s = the_scheduler;
     let_reports_finish();
     stop_world();
     s.lock.lock();
     condemn_machines();
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    dismiss_locked_machines();
+    dismiss_wired_machines();
     for (std::uint32_t i = 0; i < made; ++i) drain_to_global(s.processor_at(i));
     std::size_t left = live_goroutines();
     goroutine_list unbegun, staying;
