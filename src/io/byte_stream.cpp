@@ -130,8 +130,7 @@ template <class Attempt>
 long write_in_turn(netpoll::fd_record* d, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, Attempt attempt) {
     if (!d->pollable()) return perform_blocking(d, direction::write, limit, ec, attempt);
-    std::uint32_t seen;
-    return io::perform(d, direction::write, limit, where, ec, seen, attempt);
+    return io::perform(d, direction::write, limit, where, ec, attempt);
 }
 
 std::size_t advance(std::span<iovec> parts, std::size_t at, std::size_t n) noexcept {

@@ -118,4 +118,12 @@ long perform(fd_record* d, direction dir, const wait_limit* limit, const std::so
     }
 }
 
+// For calls that do not learn from a short result that nothing is left (fd_record::drained()).
+template <class Attempt>
+long perform(fd_record* d, direction dir, const wait_limit* limit, const std::source_location& where,
+    std::error_code& ec, Attempt attempt) {
+    std::uint32_t seen;
+    return perform(d, dir, limit, where, ec, seen, attempt);
+}
+
 }  // namespace dunlin::io

@@ -69,8 +69,7 @@ bool finish_connecting(io_descriptor* d, const address& to, long started, const 
         ec = system_error_code(-started);
         return false;
     }
-    std::uint32_t seen;
-    if (io::perform(d, direction::write, limit, where, ec, seen, look_whether_connected) != 0) return false;
+    if (io::perform(d, direction::write, limit, where, ec, look_whether_connected) != 0) return false;
     if (auto* hook = when_connected.load(std::memory_order_relaxed)) hook();
     // A cancelled dial gives no connection, however far it has come, as in Go.
     return io::may_go_on(d, direction::write, limit, ec) && io::may_wait(limit, ec);

@@ -81,10 +81,9 @@ void wait_out_shortage(
 int accept_socket(
     io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
-        std::uint32_t seen;
         sockaddr_storage name;
         socklen_t name_size = 0;
-        const long fd = io::perform(d, direction::read, limit, where, ec, seen, [&](int listening) {
+        const long fd = io::perform(d, direction::read, limit, where, ec, [&](int listening) {
             name_size = sizeof name;
             return io::system_accept(listening, &name, &name_size);
         });

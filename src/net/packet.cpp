@@ -26,10 +26,9 @@ std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, con
     std::error_code& ec, const std::source_location& where) {
     const io::fd_guard mine(d, direction::read, limit, where, ec);
     if (!mine) return 0;
-    std::uint32_t seen;
     sockaddr_storage name;
     socklen_t name_size = 0;
-    const long n = io::perform(d, direction::read, limit, where, ec, seen, [&](int fd) {
+    const long n = io::perform(d, direction::read, limit, where, ec, [&](int fd) {
         name_size = sizeof name;
         return io::system_recvfrom(fd, b.data(), b.size(), MSG_TRUNC, &name, &name_size);
     });
@@ -72,9 +71,8 @@ std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait
     // the call tries again after a pause.
     const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
     for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
-        std::uint32_t seen;
         bool full = false;
-        const long n = io::perform(d, direction::write, limit, where, ec, seen, [&](int fd) {
+        const long n = io::perform(d, direction::write, limit, where, ec, [&](int fd) {
             const long sent = io::system_sendto(
                 fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
             full = sent == -EAGAIN && asks_again;

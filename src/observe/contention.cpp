@@ -113,16 +113,7 @@ std::mutex changes_of_histograms;
 }
 
 bool counts_as_blocked(sched::wait_reason reason) noexcept {
-    switch (reason) {
-    case sched::wait_reason::none:
-    case sched::wait_reason::sleep:
-    case sched::wait_reason::stack_shortage:
-    case sched::wait_reason::blocking_call:
-    case sched::wait_reason::io_wait:
-    case sched::wait_reason::io_turn:
-    case sched::wait_reason::io_close: return false;
-    default: return true;
-    }
+    return sched::ended_by(reason) != sched::wait_ends_by::outside;
 }
 
 void note_in_histogram(sched::wait_reason reason, std::int64_t ns) noexcept {

@@ -25,36 +25,11 @@ constexpr std::uintptr_t red_zone = 128;  // below the stack pointer, but still 
 template <class T>
 std::uintptr_t address_of(const T* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
 
-// Waits that only another goroutine or thread of the program ends. If a wait has a limit, the search finds that: the
-// timer refers to the waiter.
-bool waits_for_others(wait_reason reason) noexcept {
-    switch (reason) {
-    case wait_reason::task_join:
-    case wait_reason::in_place_join:
-    case wait_reason::task_group_wait:
-    case wait_reason::wait_group_wait:
-    case wait_reason::semacquire:
-    case wait_reason::chan_receive:
-    case wait_reason::chan_send:
-    case wait_reason::chan_receive_nil:
-    case wait_reason::chan_send_nil:
-    case wait_reason::select:
-    case wait_reason::select_no_cases:
-    case wait_reason::mutex_lock:
-    case wait_reason::rwmutex_lock:
-    case wait_reason::rwmutex_rlock:
-    case wait_reason::cond_wait:
-    case wait_reason::latch_wait:
-    case wait_reason::barrier_wait:
-    case wait_reason::once:
-    case wait_reason::future_wait: return true;
-    default: return false;
-    }
-}
-
+// Its wait is one that only another goroutine or thread of the program ends. If such a wait has a limit, the search
+// finds that: the timer refers to the waiter.
 bool is_kept_apart(const goroutine& g) noexcept {
     return g.state.load(std::memory_order_acquire) == goroutine_state::waiting &&
-           waits_for_others(g.reason.load(std::memory_order_relaxed));
+           sched::ended_by(g.reason.load(std::memory_order_relaxed)) == sched::wait_ends_by::program;
 }
 
 }  // namespace

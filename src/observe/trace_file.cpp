@@ -212,7 +212,7 @@ void info_of(std::string& into, const char* mode) {
     }
     out << "], \"reasons\": [";
     constexpr std::string_view reasons[] = {
-#define DUNLIN_REASON(name, text) text,
+#define DUNLIN_REASON(name, text, ...) text,
         DUNLIN_WAIT_REASONS(DUNLIN_REASON)
 #undef DUNLIN_REASON
     };

@@ -21,7 +21,7 @@ constexpr const char* state_texts[] = {
 };
 
 constexpr const char* reason_texts[] = {
-#define DUNLIN_REASON(name, text) text,
+#define DUNLIN_REASON(name, text, ...) text,
     DUNLIN_WAIT_REASONS(DUNLIN_REASON)
 #undef DUNLIN_REASON
 };

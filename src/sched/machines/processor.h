@@ -11,12 +11,12 @@ namespace dunlin::inline v0_1::sched {
 processor* take_idle_processor(const processor* preferred = nullptr) noexcept;
 
 // Under the scheduler lock: p, which has no owner, goes onto the idle list; while the world stops, to the thread that
-// stops it; if it is beyond max_procs, it is retired. `was_spinning`: its machine stops spinning in the same step (R1
+// stops it; if it is beyond max_procs, it is dead. `was_spinning`: its machine stops spinning in the same step (R1
 // of wake.h).
 void put_idle_processor(processor* p, bool was_spinning) noexcept;
 
 // Changes the number of processors; 1 <= n <= max_procs_limit. Stops the world to do so. The goroutines that processors
-// beyond n hold go to the head of the global queue, order kept. Throws std::bad_alloc.
+// beyond n hold go to the head of the global queue, order kept; their timers go to processor 0. Throws std::bad_alloc.
 void set_max_procs(std::uint32_t n);
 
 // True when p is beyond max_procs and its machine must give it up.
