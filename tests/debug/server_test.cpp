@@ -100,7 +100,7 @@ TEST_P(Server, EachPathIsAnswered) {
 }
 
 // Each line is what Prometheus's text format allows, and the figures are those of stats().
-TEST_P(Server, Metrics) {
+TEST_P(Server, ServesMetricsAsPrometheusReadsThem) {
     run([] {
         const debug::server s = debug::serve("127.0.0.1:0");
         std::string text;

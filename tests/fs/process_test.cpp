@@ -167,7 +167,7 @@ TEST_P(Process, ErrorsNameTheProgram) {
     });
 }
 
-TEST_P(Process, ManyWait) {
+TEST_P(Process, ManyMayWaitForOneChild) {
     run([] {
         process p({"sleep", "60"});
         dunlin::wait_group done;

@@ -466,7 +466,7 @@ TEST_P(Stats, CountWhatProcessorsDid) {
     });
 }
 
-TEST_P(Stats, SeeStealing) {
+TEST_P(Stats, CountWhatIsStolen) {
     if (procs() == 1) GTEST_SKIP() << "nobody to steal from";
     run([] {
         const auto before = dunlin::runtime::stats().stolen;
