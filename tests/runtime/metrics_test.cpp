@@ -1,8 +1,8 @@
 // What stats() says while something goes on: go1.24 src/runtime/metrics_test.go, as far as there are such figures.
 // OBS-07.
 //
-// TestReadMetrics          here, and Stats.* in tests/runtime/dump_test.cpp; as text: Server.Metrics in
-//                          tests/debug/server_test.cpp
+// TestReadMetrics          here, and Stats.* in tests/runtime/dump_test.cpp; as text:
+//                          Server.ServesMetricsAsPrometheusReadsThem in tests/debug/server_test.cpp
 // TestMutexWaitTimeMetric  here, by park_times
 // TestSchedPauseMetrics    here, for each function that stops the world; Go's kinds (of its garbage collector and of
 //                          others) are one. In a trace: tests/tools/trace_test.py,
