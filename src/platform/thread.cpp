@@ -416,6 +416,11 @@ void give_right_of_way(pid_t first, pid_t second) noexcept {
     }
     // From Linux 6.12 on, a thread that wakes comes before one with longer turns.
     set_turn_ns(second, 100'000'000);
+    place_beside(first, second);
+}
+
+void place_beside(pid_t first, pid_t second) noexcept {
+    if (simulation_here() != nullptr) return;
     constexpr int word_bits = 8 * sizeof(unsigned long), words = 128;  // 8192 CPUs
     const int cpu = last_cpu(first);
     if (cpu < 0 || cpu >= words * word_bits) return;

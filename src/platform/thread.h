@@ -116,6 +116,9 @@ lock_wait lock_waited_for(pid_t tid) noexcept;
 // when it wakes, as far as the kernel allows that. `second` stays that way. `first` is not changed: what it starts when
 // it wakes would inherit the change.
 void give_right_of_way(pid_t first, pid_t second) noexcept;
+// Only the place: `second` runs where `first` ran last. Again after each wake of `first` that came too late, since the
+// kernel may have moved `first` to another CPU, and prefers that one from then on.
+void place_beside(pid_t first, pid_t second) noexcept;
 // From here on the thread gets only the CPU time that no other thread of the machine wants, and every thread that wakes
 // comes before it. It stays that way.
 void use_leftover_time(pid_t tid) noexcept;

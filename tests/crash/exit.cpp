@@ -395,6 +395,31 @@ int thread_beside_a_holder() {
     _exit(0);
 }
 
+// Main waits for the lock of a holder that locks it again at once. The first unlock may wake main on another CPU, too
+// late; the holder must then run where main sleeps next.
+int holders_that_lock_again() {
+    alarm(30);
+    for (int i = 0; i < 6; ++i) {
+        auto* const lock = new std::mutex;  // stays locked, so that no holder of before goes on
+        is_held = false;
+        dunlin::run({.max_procs = 2}, [lock] {
+            dunlin::go({.name = "holder"}, [lock] {
+                for (;;) {
+                    const std::lock_guard guard(*lock);
+                    is_held = true;
+                    for (const auto end = std::chrono::steady_clock::now() + 100ms;
+                         std::chrono::steady_clock::now() < end;) {}
+                }
+            });
+            while (!is_held) dunlin::sleep_for(1ms);
+        });
+        lock->lock();
+    }
+    std::puts("had each lock");
+    std::fflush(stdout);
+    _exit(0);
+}
+
 // The holder is lost in its next call of the library, and the lock with it. What is said of it comes from the thread
 // maker, without the heap, though the place where it was made is known as an address only (a call with arguments).
 int holder_that_calls() {
@@ -488,6 +513,7 @@ constexpr support::scenario all[] = {
     {"exit_by_a_thread_beside_a_holder", exit_beside_a_holder<false>},
     {"thread_beside_a_holder", thread_beside_a_holder},
     {"holder_that_calls", holder_that_calls},
+    {"holders_that_lock_again", holders_that_lock_again},
     {"holders_in_a_chain", holders_in_a_chain},
     {"computing_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<true>},
     {"waiting_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<false>},

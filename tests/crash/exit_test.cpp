@@ -68,6 +68,13 @@ TEST(LeftHolder, GoesOnForWhateverWaitsForItsLock) {
     }
 }
 
+TEST(LeftHolder, DoesNotKeepMainOutByLockingAgain) {
+    if (support::sanitized) GTEST_SKIP() << "as above";
+    const auto r = leave("holders_that_lock_again");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "had each lock\n") << r;
+}
+
 TEST(LeftHolder, IsNamedWhenItCannotGoOn) {
     if (support::sanitized) GTEST_SKIP() << "as above";
     const auto r = leave("holder_that_calls");

@@ -381,7 +381,10 @@ bool owner_goes_on() noexcept {
     const bool unnamed = gone_on.unnamed != nullptr;
     const bool had_turn = unnamed && platform::thread_cpu_ns(gone_on.owner->tid) - owner_cpu_ns >= let_unnamed_go_ns;
     if (now_ns < gone_on_until_ns && !had_turn && still_holds(gone_on)) {
-        if (!unnamed) lower_if_alone(now_ns);
+        if (!unnamed) {
+            lower_if_alone(now_ns);
+            platform::place_beside(gone_on.waiter, gone_on.owner->tid);
+        }
         return true;
     }
     gone_on_until_ns = 0;
