@@ -9,8 +9,7 @@
 // lot instead, and leaves `in_the_lot` here, for good.
 //
 // A holder that lets the goroutine go exchanges `let_go` into it. The second of end and holder puts the descriptor
-// back:
-// the end if it finds `let_go`, the holder if it finds `ended`.
+// back: the end if it finds `let_go`, the holder if it finds `ended`.
 // A task that is detached leaves an heir: the address of a goroutine that is made but not started, with `heir_bit`. The
 // end starts the heir, which drops what the task would have dropped, outside the runtime.
 #include "park/join.h"

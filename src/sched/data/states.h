@@ -49,6 +49,18 @@ constexpr const char* name(goroutine_state state) noexcept {
     return names[static_cast<std::uint8_t>(state)];
 }
 
+// What goroutine::join holds, unless it is the address of the joiner's waiter, or an heir's with heir_bit
+// (park/join.cpp; waiters and goroutines are aligned to 8).
+struct join_word {
+    enum : std::uintptr_t {
+        alive = 0,
+        ended = 1,
+        in_the_lot = 2,  // the joiner may be in the parking lot
+        let_go = 3,      // its holder has dropped it
+        heir_bit = 4,
+    };
+};
+
 constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
     return (detail::may_become[static_cast<std::uint8_t>(from)] >> static_cast<std::uint8_t>(to)) & 1;
 }

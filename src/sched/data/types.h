@@ -108,7 +108,7 @@ struct goroutine_extra {
     bool counted = false;                                                   // owner: among the_scheduler.independent
     // owner: the task that it is part of (dunlin/trace.hpp); 0: none
     std::uint64_t task = 0;
-    machine* wired_to = nullptr;                                           // owner, or the thread that takes it off a
+    machine* wired_to = nullptr;                                            // owner, or the thread that takes it off a
                                                                             // queue
     // owner: lock_os_thread() minus unlock_os_thread()
     unsigned thread_locks = 0;
@@ -170,18 +170,6 @@ private:
     }
 
     platform::atomic<std::uint32_t> all_{0};
-};
-
-// What goroutine::join holds, unless it is the address of the joiner's waiter, or an heir's with heir_bit
-// (park/join.cpp; waiters and goroutines are aligned to 8).
-struct join_word {
-    enum : std::uintptr_t {
-        alive = 0,
-        ended = 1,
-        in_the_lot = 2,  // the joiner may be in the parking lot
-        let_go = 3,      // its holder has dropped it
-        heir_bit = 4,
-    };
 };
 
 struct alignas(platform::cache_line) goroutine {

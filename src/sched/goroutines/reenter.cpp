@@ -56,8 +56,7 @@ bool ask_for_it_back(machine* m) noexcept {
     stack::jump_context(&m->scheduler_context);
 }
 
-// The goroutine is lost; its machine is reusable, and must no longer be frozen. Under the lock, which this
-// releases.
+// The goroutine is lost; its machine is reusable, and must no longer be frozen. Under the lock, which this releases.
 [[noreturn]] void lose_goroutine(machine* m, goroutine* self) noexcept {
     scheduler& s = the_scheduler;
     s.lock.assert_held();
