@@ -62,8 +62,8 @@ void throw_null_function(const char* operation) {
     return {reinterpret_cast<goroutine_handle*>(g), g->frame()};
 }
 
-// In the common case (a machine, no options, no labels, a callable that fits into the descriptor) all of it is here:
-// the descriptor is the first of the processor's free ones. Else make_any().
+// In the common case (a machine, no options, no labels, a callable that fits into the struct) all of it is here:
+// the struct is the first of the processor's free ones. Else make_any().
 new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
     const sched::creation_place place =
         where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));
@@ -79,7 +79,7 @@ new_goroutine make(std::size_t bytes, std::size_t align, const go_options* optio
         sched::leave(m);
         return make_any(bytes, align, options, place);
     }
-    sched::pop_descriptor(p, g);
+    sched::pop_goroutine(p, g);
     g->id = p->next_id++;
     sched::leave(m);
     g->created_at = place;

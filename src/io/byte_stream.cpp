@@ -106,7 +106,7 @@ long writev_once(const netpoll::fd_record* d, int fd, const iovec* parts, int co
     return blocking([=] { return write_quietly([=] { return io::system_writev(fd, parts, count); }); });
 }
 
-long read_file_in_turn(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
+long read_file_inside(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limit, std::error_code& ec) {
     if (!cancelled_already(limit))
         return perform_blocking(d, direction::read, limit, ec, [b](int fd) { return read_blocking(fd, b); });
     // What is in memory can be read at once; the disk would mean a wait.
@@ -116,9 +116,9 @@ long read_file_in_turn(netpoll::fd_record* d, mutable_buffer b, const wait_limit
     return n;
 }
 
-long read_in_turn(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where,
+long read_inside(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec) {
-    if (!d->pollable()) return read_file_in_turn(d, b, limit, ec);
+    if (!d->pollable()) return read_file_inside(d, b, limit, ec);
     std::uint32_t seen;
     const long n = io::perform(
         d, direction::read, limit, where, ec, seen, [b](int fd) { return io::system_read(fd, b.data(), b.size()); });
@@ -127,7 +127,7 @@ long read_in_turn(netpoll::fd_record* d, mutable_buffer b, const wait_limit* lim
 }
 
 template <class Attempt>
-long write_in_turn(netpoll::fd_record* d, const wait_limit* limit, const std::source_location& where,
+long write_inside(netpoll::fd_record* d, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, Attempt attempt) {
     if (!d->pollable()) return perform_blocking(d, direction::write, limit, ec, attempt);
     return io::perform(d, direction::write, limit, where, ec, attempt);
@@ -150,7 +150,7 @@ std::size_t io_read(io_descriptor* d, mutable_buffer b, const wait_limit* limit,
     const std::source_location& where) {
     const fd_guard mine(d, direction::read, limit, where, ec);
     if (!mine || b.size() == 0) return 0;
-    const long n = read_in_turn(d, b, limit, where, ec);
+    const long n = read_inside(d, b, limit, where, ec);
     return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
@@ -174,7 +174,7 @@ std::size_t io_read_exactly(io_descriptor* d, mutable_buffer b, const wait_limit
     const fd_guard mine(d, direction::read, limit, where, ec);
     std::size_t done = 0;
     while (mine && done < b.size()) {
-        const long n = read_in_turn(d, {static_cast<char*>(b.data()) + done, b.size() - done}, limit, where, ec);
+        const long n = read_inside(d, {static_cast<char*>(b.data()) + done, b.size() - done}, limit, where, ec);
         if (n < 0) break;
         if (n == 0) {
             ec = errc::end_of_file;
@@ -192,7 +192,7 @@ std::size_t io_write(io_descriptor* d, const_buffer b, bool all, const wait_limi
     while (mine && done < b.size()) {
         const char* data = static_cast<const char*>(b.data()) + done;
         const std::size_t size = b.size() - done;
-        const long n = write_in_turn(d, limit, where, ec, [=](int fd) { return write_once(d, fd, data, size); });
+        const long n = write_inside(d, limit, where, ec, [=](int fd) { return write_once(d, fd, data, size); });
         if (n == 0) ec = std::make_error_code(std::errc::io_error);  // some devices do this; it would never change
         if (n <= 0) break;
         done += static_cast<std::size_t>(n);
@@ -212,7 +212,7 @@ std::size_t io_writev(io_descriptor* d, std::span<const const_buffer> parts, con
         parts = parts.subspan(count);
         // Skips empty parts: a write of nothing would return 0 for ever.
         for (std::size_t at = advance({some.data(), count}, 0, 0); at < count;) {
-            const long n = write_in_turn(d, limit, where, ec,
+            const long n = write_inside(d, limit, where, ec,
                 [&](int fd) { return writev_once(d, fd, &some[at], static_cast<int>(count - at)); });
             if (n == 0) ec = std::make_error_code(std::errc::io_error);
             if (n <= 0) break;

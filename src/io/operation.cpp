@@ -75,13 +75,13 @@ bool fd_guard::enter_slow(
         netpoll::poll_node n(&w);
         n.several = true;
         w.enter();
-        w.prepare(sched::wait_reason::io_turn, where);
-        if (d_->queue_for_turn(direction_, &n) == netpoll::queued::yes) {
+        w.prepare(sched::wait_reason::io_in_use, where);
+        if (d_->queue_to_enter(direction_, &n) == netpoll::queued::yes) {
             const end_of_wait end = wait_for_node(w, netpoll::no_deadline_ns, limit);
             if (end == end_of_wait::served) {
                 if (n.granted) return true;
             } else {
-                d_->forget_turn(direction_, &n);
+                d_->forget_entering(direction_, &n);
                 if (end == end_of_wait::no_memory) throw std::bad_alloc();
                 if (!may_go_on(d_, direction_, limit, ec) || !may_wait(limit, ec)) return false;
             }

@@ -1,7 +1,7 @@
-// operation.h - one call on a descriptor: its turn, its attempts, its waits, its end. Every read, write, accept and
+// operation.h - one call on a descriptor: its way in, its attempts, its waits, its end. Every read, write, accept and
 // connect is built from this.
 //
-// Protocol   take a turn (poll/fd_mutex.h); then, until an attempt succeeds or fails: closed? deadline past? attempt;
+// Protocol   enter (poll/fd_mutex.h); then, until an attempt succeeds or fails: closed? deadline past? attempt;
 //            if nothing is there: context done? wait for an edge (poll/fd_record.h). An edge, a close, a new deadline,
 //            its own deadline or its context wakes the waiter, which looks again from the top.
 // Errors     System errors are in std::generic_category(), so that they compare equal to std::errc, as codes too. The
@@ -47,8 +47,8 @@ bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 void wait_for_edge(
     fd_record* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
 
-// Holds the turn from construction to destruction; the constructor waits for it if another operation has it. False:
-// `ec` says why. A null descriptor is a closed one.
+// In the fd mutex from construction to destruction; the constructor waits if another operation of this direction is in.
+// False: `ec` says why. A null descriptor is a closed one.
 class fd_guard {
 public:
     fd_guard(fd_record* d, direction dir, const wait_limit* limit, const std::source_location& where,
@@ -93,8 +93,8 @@ private:
     fd_record* d_;
 };
 
-// The caller has the turn. `attempt(fd)` makes the system call and returns its result, or -errno. Returns the result of
-// the first attempt that succeeds, or -1 with `ec`. `seen`: the count of edges before that attempt.
+// The caller is in the fd mutex. `attempt(fd)` makes the system call and returns its result, or -errno. Returns the
+// result of the first attempt that succeeds, or -1 with `ec`. `seen`: the count of edges before that attempt.
 template <class Attempt>
 long perform(fd_record* d, direction dir, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, std::uint32_t& seen, Attempt attempt) {

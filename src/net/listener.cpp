@@ -77,7 +77,7 @@ void wait_out_shortage(
     io::wait_for_edge(d, direction::read, d->edges(direction::read), &until, where);
 }
 
-// The caller has the turn. Returns the new socket, or -1 with `ec`.
+// The caller is in the fd mutex. Returns the new socket, or -1 with `ec`.
 int accept_socket(
     io_descriptor* d, address& peer, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
@@ -105,7 +105,7 @@ int accept_socket(
     }
 }
 
-// The caller has the turn. Lets the poller watch the new socket, or closes it.
+// The caller is in the fd mutex. Lets the poller watch the new socket, or closes it.
 io_descriptor* watch_accepted(
     int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {

@@ -19,7 +19,7 @@ struct waited {
     explicit waited(const alike::member* m) noexcept;
 };
 
-// True: its registers are saved in its descriptor.
+// True: its registers are saved in its struct.
 bool has_trace(const sched::goroutine& g) noexcept;
 // The trace of the caller, of a parked goroutine, or of one that computes (its sample).
 stack::trace trace_of(const sched::goroutine& g, const sched::stack_captures& captures) noexcept;

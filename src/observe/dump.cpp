@@ -18,7 +18,7 @@
 #include "park/parking_lot.h"
 #include "platform/check.h"
 #include "platform/clock.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
@@ -138,7 +138,7 @@ void write_goroutines(page& to, std::size_t at_most, const goroutine_filter* fil
     const goroutine* self = sched::current_goroutine();
     const auto alone = [&](const goroutine& g) { write_group(to, {&g, nullptr, 1, alike::never}, captures); };
     const auto for_each_other = [&](auto f) {
-        sched::for_each_descriptor([&](const goroutine& g) {
+        sched::for_each_goroutine([&](const goroutine& g) {
             if (&g != self && alive(g) && (filter == nullptr || filter->wanted(g, filter->with))) f(g);
         });
     };
@@ -176,7 +176,7 @@ void report_deadlock() noexcept {
     {
         platform::text_writer out(2);
         counts c;
-        sched::for_each_descriptor([&](const goroutine& g) {
+        sched::for_each_goroutine([&](const goroutine& g) {
             if (!alive(g)) return;
             ++c.waiting;
             if (g.reason.load(std::memory_order_relaxed) == sched::wait_reason::stack_shortage) ++c.starved;
@@ -214,7 +214,7 @@ void report_later(void (*write)(page& to) noexcept) noexcept {
 void report_leaks() noexcept {
     report_later([](page& to) noexcept {
         std::size_t left = 0;
-        sched::for_each_descriptor([&](const goroutine& g) { left += alive(g) && !g.independent(); });
+        sched::for_each_goroutine([&](const goroutine& g) { left += alive(g) && !g.independent(); });
         if (left == 0) return;
         to.text() << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
                   << " left when run() returns:\n\n";

@@ -3,7 +3,7 @@
 #include "observe/alike.h"
 #include "observe/collect.h"
 #include "observe/page.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/preempt/crash.h"
@@ -160,11 +160,11 @@ void write_json(page& to, std::size_t at_most) noexcept {
     allow_searches(1000);
     const sched::stack_captures captures;
     std::size_t all = 0;
-    sched::for_each_descriptor([&](const goroutine& g) { all += alive(g); });
+    sched::for_each_goroutine([&](const goroutine& g) { all += alive(g); });
     alike groups(all);
     const bool whole = groups.usable();
     if (whole) {
-        sched::for_each_descriptor([&](const goroutine& g) {
+        sched::for_each_goroutine([&](const goroutine& g) {
             if (alive(g)) groups.add(g, key_of(g, captures));
         });
         groups.sort();

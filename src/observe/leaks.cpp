@@ -25,7 +25,7 @@
 #include "observe/page.h"
 #include "park/join.h"
 #include "platform/clock.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
@@ -63,7 +63,7 @@ template <class F>
 void for_each_held_up_by(const goroutine& child, F f) {
     if (const goroutine* joiner = park::joiner_of(&child)) f(*joiner);
     if ((child.flags & goroutine::in_place) == 0) return;
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         const bool runs_another = g.state.load(std::memory_order_acquire) == goroutine_state::waiting &&
                                   g.reason.load(std::memory_order_relaxed) == wait_reason::in_place_join;
         if (runs_another && g.stack == child.stack) f(g);
@@ -77,7 +77,7 @@ std::map<const goroutine*, const char*> find_stuck() {
     const auto add = [&](const goroutine& g, const char* why) {
         if (found.emplace(&g, why).second) to_do.push_back(&g);
     };
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (const char* why = why_stuck_by_itself(g)) add(g, why);
     });
     while (!to_do.empty()) {
@@ -93,7 +93,7 @@ std::map<const goroutine*, const char*> find_stuck() {
 std::vector<std::uint64_t> alive_now() {
     std::vector<std::uint64_t> ids;
     const stopped_world stopped;
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (alive(g)) ids.push_back(g.id);
     });
     std::sort(ids.begin(), ids.end());
@@ -114,7 +114,7 @@ left_over look_for_new(const std::vector<std::uint64_t>& before, const lost_goro
     left_over left;
     const stopped_world stopped;
     const std::map<const goroutine*, const char*> stuck = find_stuck();
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (!alive(g) || &g == sched::current_goroutine() || !is_new(g, &before)) return;
         ++left.count;
         left.all_stuck = left.all_stuck && (stuck.contains(&g) || lost.contains(g));
@@ -130,7 +130,7 @@ std::string report_of_new(const std::vector<std::uint64_t>& before, const std::s
     std::size_t count = 0;
     {
         const stopped_world stopped;
-        sched::for_each_descriptor([&](const goroutine& g) {
+        sched::for_each_goroutine([&](const goroutine& g) {
             count += alive(g) && &g != sched::current_goroutine() && is_new(g, &before);
         });
         if (count == 0) return {};
@@ -174,7 +174,7 @@ namespace {
     {
         const observe::stopped_world stopped;
         std::map<const sched::goroutine*, const char*> all = observe::find_stuck();
-        sched::for_each_descriptor([&](const sched::goroutine& g) {
+        sched::for_each_goroutine([&](const sched::goroutine& g) {
             if (lost.contains(g)) all.emplace(&g, "nothing that can still run refers to what it waits for");
         });
         for (const auto& [stuck, why] : all) {

@@ -15,7 +15,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 
@@ -115,7 +115,7 @@ void check_still_lost(const lost_goroutines& before) noexcept {
     const lost_goroutines::wait* gone_on = nullptr;
     for (const lost_goroutines::wait& w : before) {
         bool there = false;
-        sched::for_each_descriptor([&](const goroutine& g) {
+        sched::for_each_goroutine([&](const goroutine& g) {
             if (g.id != w.id) return;
             there = there || g.state.load(std::memory_order_acquire) == goroutine_state::frozen || before.contains(g);
         });

@@ -10,7 +10,7 @@
 #include "observe/alike.h"
 #include "observe/collect.h"
 #include "observe/pprof.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/processor.h"
 #include "sched/preempt/lifetime.h"
@@ -44,10 +44,10 @@ const char* doing(const goroutine& g) noexcept {
 void collect(std::vector<kept>& into) {
     const sched::stack_captures captures;
     std::size_t all = 0;
-    sched::for_each_descriptor([&](const goroutine& g) { all += alive(g); });
+    sched::for_each_goroutine([&](const goroutine& g) { all += alive(g); });
     alike groups(all);
     if (!groups.usable()) throw std::bad_alloc();
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (alive(g)) groups.add(g, key_of(g, captures));
     });
     groups.for_each_group([&](const alike::member& first) {

@@ -6,7 +6,7 @@
 #include "park/join.h"
 #include "park/parking_lot.h"
 #include "platform/clock.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/pool.h"
 #include "stack/sanitizer.h"
@@ -39,9 +39,9 @@ reach::reach(std::size_t count) noexcept
       by_id_(count),
       by_stack_(count),
       by_descriptor_(count),
-      chunk_room_(sched::the_descriptors.count.load(std::memory_order_acquire) + 1),  // plain threads may make more
+      chunk_room_(sched::the_goroutines.count.load(std::memory_order_acquire) + 1),  // plain threads may make more
       chunks_(chunk_room_),
-      ended_room_(chunk_room_ * sched::descriptors_in_a_chunk),
+      ended_room_(chunk_room_ * sched::goroutines_in_a_chunk),
       ended_(ended_room_),
       regions_(max_regions),
       holes_(max_regions),
@@ -54,7 +54,7 @@ reach::reach(std::size_t count) noexcept
         give_up("there is no memory for it");
         return;
     }
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (is_kept_apart(g)) add(g);
     });
     note_objects();
@@ -110,9 +110,9 @@ const char* reach::search_standing(std::uintptr_t from, const platform::standsti
     for (const waiting& w : waiting_) {
         if (!is_kept_apart(*w.g)) reach_stack(w.g->stack);
     }
-    // A free descriptor still contains what its last goroutine had, and the runtime refers to the descriptor: it is
+    // A free struct still contains what its last goroutine had, and the runtime refers to the struct: it is
     // noted here, so that the search does not follow it.
-    sched::for_each_free_descriptor(
+    sched::for_each_free_goroutine(
         [](const goroutine& g, void* self) noexcept { static_cast<reach*>(self)->note_ended(g); }, this);
     reader_ = ::new (reader_room_.begin()) platform::memory_reader;  // mapped memory begins at a page
     scan_threads(from, still);
@@ -140,15 +140,15 @@ bool reach::list_holes() noexcept {
         hole(address_of(r.begin), r.bytes);
         stacks_ = {std::min(stacks_.begin, address_of(r.begin)), std::max(stacks_.end, address_of(r.end()))};
     });
-    const sched::descriptor_chunks& chunks = sched::the_descriptors;
+    const sched::goroutine_chunks& chunks = sched::the_goroutines;
     const std::size_t count = chunks.count.load(std::memory_order_acquire);
     if (count > chunk_room_) return give_up("goroutines are made too fast"), false;
     for (std::size_t i = 0; i < count; ++i) {
         const std::uintptr_t chunk = address_of(chunks.at[i].load(std::memory_order_relaxed));
-        hole(chunk, sched::descriptor_chunks::chunk_bytes);
-        chunks_.set(chunk / sched::descriptor_chunks::chunk_bytes, static_cast<std::uint32_t>(i));
+        hole(chunk, sched::goroutine_chunks::chunk_bytes);
+        chunks_.set(chunk / sched::goroutine_chunks::chunk_bytes, static_cast<std::uint32_t>(i));
         descriptors_ = {std::min(descriptors_.begin, chunk),
-            std::max(descriptors_.end, chunk + sched::descriptor_chunks::chunk_bytes)};
+            std::max(descriptors_.end, chunk + sched::goroutine_chunks::chunk_bytes)};
     }
     heap_->for_each_heap([&](address_range r) { hole(r.begin, r.end - r.begin); });
     std::sort(
@@ -194,7 +194,7 @@ void reach::scan_closure(const goroutine& g) noexcept {
 
 // The goroutines that are not in `waiting_`.
 void reach::scan_goroutines() noexcept {
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state == goroutine_state::dead) return;
         if (by_descriptor_.find(address_of(&g)) != none) return;
@@ -286,11 +286,11 @@ const stack::slot* reach::slot_of(std::uintptr_t word) const noexcept {
 const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
     if (!descriptors_.contains(word)) return nullptr;
     // chunks are aligned to their size
-    const std::uint32_t chunk = chunks_.find(word / sched::descriptor_chunks::chunk_bytes);
+    const std::uint32_t chunk = chunks_.find(word / sched::goroutine_chunks::chunk_bytes);
     if (chunk == none) return nullptr;
-    const goroutine* const first = sched::the_descriptors.at[chunk].load(std::memory_order_relaxed);
+    const goroutine* const first = sched::the_goroutines.at[chunk].load(std::memory_order_relaxed);
     const std::uintptr_t offset = word - address_of(first);
-    return offset < sched::descriptors_in_a_chunk * sizeof(goroutine) ? first + offset / sizeof(goroutine) : nullptr;
+    return offset < sched::goroutines_in_a_chunk * sizeof(goroutine) ? first + offset / sizeof(goroutine) : nullptr;
 }
 
 // A word counts if it points into the frames of the goroutines that wait on this stack. `top` itself belongs to none.
@@ -300,9 +300,9 @@ void reach::look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept {
     if (first != none && waiting_[first].sp != 0 && word >= waiting_[first].sp) reach_stack(&s);
 }
 
-// A task, a queue and the runtime refer to the descriptor itself; none of them gets from there to what a goroutine has
-// that has not ended. Code that has an address within the closure does. The task of a goroutine that has ended gets the
-// result from the closure.
+// A task, a queue and the runtime refer to the goroutine's struct itself; none of them gets from there to what a
+// goroutine has that has not ended. Code that has an address within the closure does. The task of a goroutine that has
+// ended gets the result from the closure.
 void reach::look_at_descriptor(const goroutine& g, std::uintptr_t word) noexcept {
     const address_range closure{address_of(g.inline_frame), address_of(g.inline_frame) + sched::inline_frame_bytes};
     if (by_descriptor_.find(address_of(&g)) != none) {

@@ -118,9 +118,9 @@ private:
     mapped_array<waiting> waiting_;
     mapped_index by_id_, by_stack_, by_descriptor_;
     std::size_t chunk_room_;
-    mapped_index chunks_;                         // chunks of descriptors, by address in units of the chunk size
+    mapped_index chunks_;                         // chunks of goroutine structs, by address in units of the chunk size
     std::size_t ended_room_;
-    mapped_index ended_;                          // descriptors of ended goroutines that were looked at, or are free
+    mapped_index ended_;                          // structs of ended goroutines that were looked at, or are free
     std::size_t ended_count_ = 0;
     mapped_array<platform::mapped_region> regions_;
     mapped_array<address_range> holes_;           // what is not a root, sorted

@@ -12,7 +12,7 @@
 #include "observe/trace_file.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/monitor.h"
@@ -66,7 +66,7 @@ void write_machines(platform::text_writer& out) noexcept {
 }
 
 void write_states(platform::text_writer& out) noexcept {
-    sched::for_each_descriptor([&](const sched::goroutine& g) {
+    sched::for_each_goroutine([&](const sched::goroutine& g) {
         const sched::goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state == sched::goroutine_state::dead || state == sched::goroutine_state::frozen) return;
         out << "  G" << g.id << ": status=" << name(state);

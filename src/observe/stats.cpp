@@ -9,7 +9,7 @@
 #include "observe/contention.h"
 #include "platform/clock.h"
 #include "poll/fd_record.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor_time.h"
@@ -131,7 +131,7 @@ void copy_times_and_threads(runtime_stats& r) {
 }
 
 void count_states(runtime_stats& r) {
-    sched::for_each_descriptor([&](const sched::goroutine& g) {
+    sched::for_each_goroutine([&](const sched::goroutine& g) {
         switch (g.state.load(std::memory_order_relaxed)) {
             case sched::goroutine_state::runnable: ++r.runnable; break;
             case sched::goroutine_state::running: ++r.running; break;

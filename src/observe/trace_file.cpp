@@ -41,7 +41,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/hooks.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
@@ -262,7 +262,7 @@ void take_busy(state& s, std::int64_t patience_ns) noexcept {
     std::uint32_t free = 0;
     while (!s.busy.compare_exchange_strong(free, 1, std::memory_order_acquire) && platform::now_ns() < until) {
         free = 0;
-        platform::give_turn_away();
+        platform::give_cpu_away();
     }
 }
 
@@ -327,7 +327,7 @@ void write_recorded(trace_writer& to, tracing::view& room, std::string_view why)
 
 // The world is stopped, since goroutines change their names.
 void write_names(trace_writer& to) noexcept {
-    sched::for_each_descriptor([&](const sched::goroutine& g) {
+    sched::for_each_goroutine([&](const sched::goroutine& g) {
         const sched::goroutine_state now = g.state.load(std::memory_order_acquire);
         if (now == sched::goroutine_state::dead || g.extra == nullptr || g.extra->name.empty()) return;
         to.name_of(g.id, g.extra->name);

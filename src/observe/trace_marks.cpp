@@ -10,7 +10,7 @@
 
 #include "observe/trace_file.h"
 #include "platform/clock.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/extra.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/trace.h"

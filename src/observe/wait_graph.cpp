@@ -7,7 +7,7 @@
 #include "park/join.h"
 #include "platform/cpu.h"
 #include "platform/memory_map.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sync/mutex_holder.h"
 
 namespace dunlin::inline v0_1::observe {
@@ -28,7 +28,7 @@ bool may_lead_on(const goroutine& g) noexcept {
 
 std::size_t count(bool (*which)(const goroutine&) noexcept) noexcept {
     std::size_t n = 0;
-    sched::for_each_descriptor([&](const goroutine& g) { n += which(g); });
+    sched::for_each_goroutine([&](const goroutine& g) { n += which(g); });
     return n;
 }
 
@@ -51,7 +51,7 @@ wait_graph::wait_graph(kind_of_look how) noexcept
     : how_(how), candidates_(count_candidates()), nodes_(candidates_),
       by_id_(how == kind_of_look::guess ? 2 * candidates_ : candidates_), tops_(candidates_), members_(candidates_) {
     if (!usable()) return;
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (may_lead_on(g) && leads_on(g)) add(g);
     });
     if (how == kind_of_look::exact) look_into_lot();
@@ -62,12 +62,12 @@ wait_graph::wait_graph(kind_of_look how) noexcept
 
 std::size_t wait_graph::count_candidates() noexcept {
     if (how_ == kind_of_look::exact) return count(may_lead_on);
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         if (!may_lead_on(g)) return;
         if (const void* group = group_of(g)) groups_with_members_.add(group);
     });
     std::size_t n = 0;
-    sched::for_each_descriptor([&](const goroutine& g) { n += may_lead_on(g) && leads_on(g); });
+    sched::for_each_goroutine([&](const goroutine& g) { n += may_lead_on(g) && leads_on(g); });
     return n;
 }
 
@@ -163,7 +163,7 @@ void wait_graph::link(node& n) noexcept {
     case wait_reason::task_join:
         n.how = kind::join;
         // A joiner with a limit stands in the parking lot, at the address of the child's `join`. The child's task keeps
-        // that descriptor.
+        // that struct.
         if (n.object == nullptr) return;
         n.to = by_id_.find(guess ? key_of_end(n.object) : park::child_of(n.object)->id);
         return;

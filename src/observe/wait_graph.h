@@ -9,8 +9,8 @@
 //            none to or from a plain thread.
 // Circles    All edges mean "needs", so the goroutines in a circle of edges cannot go on, unless one of the waits has a
 //            limit, or another goroutine unlocks a mutex that one of them holds: the report says which it is.
-// Guess      Without stopping the world: a circle stays as it is, so a graph that is made of the descriptors alone,
-//            while they change, has it for certain: what a waiter wrote
+// Guess      Without stopping the world: a circle stays as it is, so a graph that is made of the goroutines' structs
+//            alone, while they change, has it for certain: what a waiter wrote
 //            before it waited is seen with its state (transition() releases, the look acquires). It may have others
 //            that never were. So the world is stopped only
 //            where the guess has a circle.
@@ -21,7 +21,7 @@
 //            parking lot in both graphs stood there all the time, since it would have to run to come back; a holder
 //            that waits does not unlock. Only a hand-over could name a waiter as the owner of what it waits for, and a
 //            hand-over takes the waiter off the parking lot first.
-// Cost       The guess: two looks at each descriptor, and a system call for each waiter for a mutex and for each that
+// Cost       The guess: two looks at each struct, and a system call for each waiter for a mutex and for each that
 //            may be a group's member and has a large callable. It has no node for one that waits for a group of which
 //            no waiter is a member: a million goroutines that wait for one gate cost no memory. A node is about 110
 //            bytes with its places in the indexes. The exact graphs look at each waiter in the parking lot as well.

@@ -24,7 +24,7 @@ void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcep
                 platform::pause();
             } else {
                 platform::check_usable();
-                platform::give_turn_away();  // the kernel has stopped that thread inside the section
+                platform::give_cpu_away();  // the kernel has stopped that thread inside the section
             }
         }
     }

@@ -8,7 +8,7 @@
 // A joiner that may give up must not be found by an end that is under way when the joiner goes: it waits in the parking
 // lot instead, and leaves `in_the_lot` here, for good.
 //
-// A holder that lets the goroutine go exchanges `let_go` into it. The second of end and holder puts the descriptor
+// A holder that lets the goroutine go exchanges `let_go` into it. The second of end and holder puts the struct
 // back: the end if it finds `let_go`, the holder if it finds `ended`.
 // A task that is detached leaves an heir: the address of a goroutine that is made but not started, with `heir_bit`. The
 // end starts the heir, which drops what the task would have dropped, outside the runtime.
@@ -134,7 +134,7 @@ void wake_joiner(sched::goroutine* child, std::uintptr_t raw) noexcept {
     // the joiner has given up, or will find the goroutine ended
     if (b.waiting.load(std::memory_order_seq_cst) == 0) return;
     b.lock.lock();
-    // By now the descriptor may be another goroutine's, whose joiner is not ours to wake.
+    // By now the struct may be another goroutine's, whose joiner is not ours to wake.
     wait_node* const chain = has_ended(child) ? b.take_all(join_address(child)) : nullptr;
     b.lock.unlock();
     wake_all(chain);

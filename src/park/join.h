@@ -32,7 +32,7 @@ inline const sched::goroutine* child_of(const void* join_address) noexcept {
         static_cast<const std::byte*>(join_address) - offsetof(sched::goroutine, join));
 }
 
-// `child` will not be joined: its descriptor goes back to the pool when it has ended. Any thread.
+// `child` will not be joined: its struct goes back to the pool when it has ended. Any thread.
 void detach(sched::goroutine* child) noexcept;
 // `child` will not be joined: its end starts g, which has been made and not started. False: the child has ended
 // already.

@@ -17,7 +17,7 @@ namespace {
 // sleep and a wake-up.
 // enough_rounds: if a waiter sleeps already, it is enough to wait for the end of a section that is under way.
 constexpr looks spin_rounds(100), enough_rounds(20);
-constexpr looks turns_given_away(8), sleeps_doubled(8);
+constexpr looks yields_before_sleep(8), sleeps_doubled(8);
 constexpr std::int64_t first_sleep_ns = 1'000'000;
 
 }  // namespace
@@ -51,12 +51,12 @@ constexpr std::int64_t first_sleep_ns = 1'000'000;
 }
 
 [[gnu::noinline, gnu::cold]] void futex_lock::lock_in_a_crowd_slow() noexcept {
-    for (int turn = 0; turn < turns_given_away; ++turn) {
+    for (int yields = 0; yields < yields_before_sleep; ++yields) {
         for (int round = 0; round < enough_rounds; ++round) {
             if (held_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
             pause();
         }
-        give_turn_away();
+        give_cpu_away();
     }
     lock_slow();
 }

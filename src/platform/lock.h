@@ -38,7 +38,7 @@
 //            unlock that overlooks a sleeper before that (it must fall within the tens of nanoseconds for which U1 is
 //            in its CPU's store buffer) costs the rest of that sleep. If the woken waiter of the proof has no barrier
 //            of its own, its sleep has an end: S waits for that. L2 ends early if a waiter sleeps already: the owner
-//            has most likely lost its CPU, perhaps to the spinner. lock_in_a_crowd() gives its turn away (sched_yield)
+//            has most likely lost its CPU, perhaps to the spinner. lock_in_a_crowd() gives its CPU away (sched_yield)
 //            eight times between L2 and L3.
 // Without    membarrier (old seccomp filters) both barriers are real fences: two atomic operations for a pair, as for
 //            any other lock.
@@ -72,7 +72,7 @@ public:
         }
     }
 
-    // For threads that come in crowds and have nothing to lose: a waiter gives its turn away a few times before it
+    // For threads that come in crowds and have nothing to lose: a waiter gives its CPU away a few times before it
     // sleeps. If a hundred threads slept, each would be woken by the one before it, 2 to 50 us later; and the owner
     // most likely waits for its CPU among them.
     void lock_in_a_crowd() noexcept {

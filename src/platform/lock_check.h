@@ -36,7 +36,7 @@ enum class lock_rank : std::uint8_t {
     parking_lot,  // one of its buckets
     scheduler,    // the scheduler lock. The monitor
     retake,       // one processor's ownership. The monitor
-    store,        // descriptors of goroutines that no processor keeps
+    store,        // goroutine structs that no processor keeps
     trim,         // the arena: the one trim that runs. The monitor
     arena,        // the arena. The monitor
     trace,        // the chunks of a trace. The monitor

@@ -101,7 +101,7 @@ pid_t thread_id() noexcept {
     return static_cast<pid_t>(raw_syscall(SYS_gettid));
 }
 
-void give_turn_away() noexcept {
+void give_cpu_away() noexcept {
     if (simulation* s = simulation_here()) return s->pause();
     raw_syscall(SYS_sched_yield);
 }
@@ -384,7 +384,7 @@ int last_cpu(pid_t tid) noexcept {
 
 // How long the thread (0: this one) may run before another that waits for the CPU comes first; 0: the kernel's default.
 // Asking first costs a tenth of setting.
-void set_turn_ns(pid_t tid, std::uint64_t ns) noexcept {
+void set_slice_ns(pid_t tid, std::uint64_t ns) noexcept {
     if (simulation_here() != nullptr) return;
     // linux/sched/types.h, which cannot be included beside <sched.h>.
     struct {
@@ -414,8 +414,8 @@ void give_right_of_way(pid_t first, pid_t second) noexcept {
     if (raw_syscall(SYS_sched_getscheduler, second) == SCHED_IDLE) {
         raw_syscall(SYS_sched_setscheduler, second, SCHED_OTHER, syscall_arg(&none));
     }
-    // From Linux 6.12 on, a thread that wakes comes before one with longer turns.
-    set_turn_ns(second, 100'000'000);
+    // From Linux 6.12 on, a thread that wakes comes before one with longer slices.
+    set_slice_ns(second, 100'000'000);
     place_beside(first, second);
 }
 
@@ -476,19 +476,19 @@ void use_exact_timers() noexcept {
     if (simulation_here() == nullptr) raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 1);
 }
 
-void use_short_turns() noexcept { set_turn_ns(0, 100'000); }
+void use_short_slices() noexcept { set_slice_ns(0, 100'000); }
 
 ordinary_thread::ordinary_thread(bool ours) noexcept : ours_(ours) {
     if (!ours_) return;
     timer_slack_ns_ = raw_syscall(SYS_prctl, PR_GET_TIMERSLACK);
     raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, 0);
-    set_turn_ns(0, 0);
+    set_slice_ns(0, 0);
 }
 
 ordinary_thread::~ordinary_thread() {
     if (!ours_) return;
     raw_syscall(SYS_prctl, PR_SET_TIMERSLACK, timer_slack_ns_);
-    use_short_turns();
+    use_short_slices();
 }
 
 stack_bounds thread_stack() noexcept {

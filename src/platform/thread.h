@@ -52,7 +52,7 @@ inline std::uintptr_t thread_mark() noexcept {
 }
 
 // The calling thread goes behind the threads that wait for its CPU.
-void give_turn_away() noexcept;
+void give_cpu_away() noexcept;
 int current_cpu() noexcept;  // a hint: it may be on another one by now
 bool is_main_thread() noexcept;
 
@@ -141,10 +141,10 @@ thread_use this_thread_use() noexcept;
 // are due within the fifty.
 void use_exact_timers() noexcept;
 
-// The calling thread runs in short turns and, in return, soon after it is woken: 0.1 ms instead of some 3 ms (Linux
-// 6.12 and later; elsewhere it has no effect). Its share of the CPU stays the same. Threads that it starts have them
-// from the beginning.
-void use_short_turns() noexcept;
+// The calling thread runs in short time slices and, in return, soon after it is woken: 0.1 ms instead of some 3 ms
+// (Linux 6.12 and later; elsewhere it has no effect). Its share of the CPU stays the same. Threads that it starts have
+// them from the beginning.
+void use_short_slices() noexcept;
 
 // Undoes both from construction to destruction, if the calling thread belongs to the runtime (`ours`): a process that
 // is started meanwhile inherits neither.

@@ -14,8 +14,8 @@
 //            is in. So either that reader sees them when it leaves, or the CAS that would set them fails.
 // Order      acquire on the way in, release on the way out: the next reader sees what the last one did (how far it
 //            read), and the user that closes the descriptor sees everything.
-// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: turns are handed on, so no waiter tries again; a context can
-//            end a wait, too.
+// Source     Go 1.24 internal/poll/fd_mutex.go. Differs: one that leaves lets a waiter in, so none tries again; a
+//            context can end a wait, too.
 // Tests      tests/poll/fd_mutex_test.cpp
 #pragma once
 
@@ -43,8 +43,8 @@ public:
             w, one_more(w) | inside(d), std::memory_order_acquire, std::memory_order_relaxed));
         return entry::in;
     }
-    // False: others of this kind wait for their turn, and the caller must hand its own on. `last`: the caller must
-    // close the descriptor.
+    // False: others of this kind wait; the caller is still in, and must let one of them in instead of itself. `last`:
+    // the caller must close the descriptor.
     bool leave(direction d, bool& last) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {
@@ -82,8 +82,8 @@ public:
     bool closed() const noexcept { return word_.load(std::memory_order_acquire) & closed_bit; }
     bool in_use() const noexcept { return word_.load(std::memory_order_acquire) >= one_use; }
 
-    // Under the descriptor's lock: announces that the caller is about to wait for its turn. Any result but busy: the
-    // caller need not wait.
+    // Under the descriptor's lock: announces that the caller is about to wait until it may enter. Any result but busy:
+    // the caller need not wait.
     entry announce(direction d) noexcept {
         std::uint32_t w = word_.load(std::memory_order_relaxed);
         do {

@@ -172,11 +172,12 @@ void fd_record::drop_hold() noexcept {
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back_record();
 }
 
-// ---- turns ----------------------------------------------------------------------------------------------------------
+// ---- the way into the fd mutex --------------------------------------------------------------------------------------
 
-// True: another waiter has the turn now. Once the fd mutex is closed the turn is not handed on: close() has closed the
-// fd mutex, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
-bool fd_record::hand_on_turn(direction d) noexcept {
+// Lets a waiter in, in the caller's place. False: the caller is still in. Once the fd mutex is closed no waiter is let
+// in:
+// close() has closed it, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
+bool fd_record::hand_on(direction d) noexcept {
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
@@ -184,11 +185,11 @@ bool fd_record::hand_on_turn(direction d) noexcept {
     lock_.lock();
     side& s = side_[index(d)];
     if (mutex_.closed()) {
-        take_turns(s, end);
+        take_entering(s, end);
     } else {
-        next = static_cast<poll_node*>(s.turns.pop_claimed());
+        next = static_cast<poll_node*>(s.entering.pop_claimed());
     }
-    if (s.turns.empty()) mutex_.clear_waiting(d);
+    if (s.entering.empty()) mutex_.clear_waiting(d);
     if (next != nullptr) {
         next->granted = true;  // it inherits our place in the fd mutex
         s.holder.store(next->owner->goroutine(), std::memory_order_relaxed);
@@ -200,30 +201,30 @@ bool fd_record::hand_on_turn(direction d) noexcept {
     return next != nullptr;
 }
 
-void fd_record::take_turns(side& s, park::wait_node**& end) noexcept {
-    while (park::wait_node* n = s.turns.pop_claimed()) {
+void fd_record::take_entering(side& s, park::wait_node**& end) noexcept {
+    while (park::wait_node* n = s.entering.pop_claimed()) {
         *end = n;
         end = &n->next;
     }
 }
 
-queued fd_record::queue_for_turn(direction d, poll_node* n) noexcept {
+queued fd_record::queue_to_enter(direction d, poll_node* n) noexcept {
     std::scoped_lock guard(lock_);
     switch (mutex_.announce(d)) {
     case fd_mutex::entry::closed: return queued::closed;
     case fd_mutex::entry::in: return queued::go_on;
     case fd_mutex::entry::busy: break;
     }
-    side_[index(d)].turns.push_back(n);
+    side_[index(d)].entering.push_back(n);
     return queued::yes;
 }
 
-void fd_record::forget_turn(direction d, poll_node* n) noexcept {
+void fd_record::forget_entering(direction d, poll_node* n) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(lock_);
     side& s = side_[index(d)];
-    if (n->linked) s.turns.remove(n);
-    if (s.turns.empty()) mutex_.clear_waiting(d);
+    if (n->linked) s.entering.remove(n);
+    if (s.entering.empty()) mutex_.clear_waiting(d);
 }
 
 // ---- how many wait --------------------------------------------------------------------------------------------------
@@ -357,7 +358,7 @@ bool fd_record::begin_to_close() noexcept {
         lock_.lock();
         for (side& s : side_) {
             take_waiting(s, end);
-            take_turns(s, end);
+            take_entering(s, end);
         }
         mutex_.clear_waiting(direction::read);
         mutex_.clear_waiting(direction::write);
@@ -422,7 +423,7 @@ void fd_record::wait_until_closed() noexcept {
 void fd_record::forget_frozen_here() noexcept {
     for (const direction d : {direction::read, direction::write}) {
         side& s = side_[index(d)];
-        bool turn_is_lost = false;
+        bool holder_is_frozen = false;
         {
             std::scoped_lock guard(lock_);
             park::wait_queue kept;
@@ -435,17 +436,18 @@ void fd_record::forget_frozen_here() noexcept {
             }
             s.waiting = kept;
             const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
-            // `holder` is read again: the first value may be from an earlier turn of this goroutine. The acquire load
+            // `holder` is read again: the first value may be from an earlier call of this goroutine. The acquire load
             // of `state` pairs with the release store of the thread that froze it.
-            turn_is_lost = g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
-                           s.holder.load(std::memory_order_relaxed) == g;
+            holder_is_frozen = g != nullptr &&
+                g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
+                s.holder.load(std::memory_order_relaxed) == g;
         }
-        if (turn_is_lost) leave(d);
+        if (holder_is_frozen) leave(d);
     }
 }
 
 void fd_record::forget_frozen() noexcept {
-    static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // a turn ends once
+    static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // one of them leaves
     std::scoped_lock guard(one_at_a_time);
     // Only plain threads use the records of slabs that are added from now on.
     records.lock.lock();

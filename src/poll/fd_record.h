@@ -22,7 +22,7 @@
 // Deadlines  are stored here; only a waiter puts one into the heap of timers (io/operation.cpp). A new deadline wakes
 //            the waiters, which look again.
 // End of run A frozen goroutine never comes back, wherever in a call it stands: forget_frozen() takes it off the
-//            queues, and ends its turn (side::holder).
+//            queues, and leaves the fd mutex in its place (side::holder).
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a state word, so
 //            that several may wait (select), and nothing has to be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
@@ -52,14 +52,14 @@ void close_number(int fd) noexcept;
 // A waiter's place in one of a descriptor's queues. `several` is set before the node is queued if its waiter has other
 // nodes, or a deadline.
 struct poll_node : park::wait_node {
-    bool granted = false;     // written by the waker: this waiter has the turn. False: the descriptor was closed
+    bool granted = false;     // written by the waker: this waiter is in. False: the descriptor was closed
 
     using park::wait_node::wait_node;
 };
 
 enum class queued : std::uint8_t {
     yes,       // the node is queued; wait
-    go_on,     // no need to wait: there is an edge, or the turn is free
+    go_on,     // no need to wait: there is an edge, or the caller may enter
     closed,
 };
 
@@ -96,7 +96,7 @@ public:
 
     // ---- the fd mutex. A goroutine may call these outside the runtime; leaving may close the descriptor.
     fd_mutex::entry enter(direction d) noexcept {
-        // a goroutine frozen between these two steps would keep the turn for ever
+        // a goroutine frozen between these two steps would be in for ever
         const sched::unstoppable_section section;
         const fd_mutex::entry entry = mutex_.enter(d);
         if (entry == fd_mutex::entry::in)
@@ -105,8 +105,8 @@ public:
     }
     void leave(direction d) noexcept {
         bool last = false;
-        while (!give_up_turn(d, last)) {
-            if (hand_on_turn(d)) return;
+        while (!try_leave(d, last)) {
+            if (hand_on(d)) return;
         }
         if (last) close_now();
     }
@@ -114,9 +114,9 @@ public:
     void end_use() noexcept {
         if (mutex_.end_use()) close_now();
     }
-    // Queues n for a turn. Called inside the runtime, after prepare(). go_on: call enter() again.
-    queued queue_for_turn(direction d, poll_node* n) noexcept;
-    void forget_turn(direction d, poll_node* n) noexcept;
+    // Queues n until it may enter. Called inside the runtime, after prepare(). go_on: call enter() again.
+    queued queue_to_enter(direction d, poll_node* n) noexcept;
+    void forget_entering(direction d, poll_node* n) noexcept;
 
     // ---- readiness
     std::uint32_t edges(direction d) const noexcept { return side_[index(d)].edges.load(std::memory_order_acquire); }
@@ -162,8 +162,8 @@ public:
     static fd_record* of_tag(std::uint64_t tag) noexcept;
     // The number of waiters for an edge on the descriptor with this tag; 0 if it is closed. Called inside the runtime.
     static std::int64_t waiters_of(std::uint64_t tag) noexcept;
-    // Takes frozen goroutines off the queues and ends their turns. Other threads may run or stand still. Called by a
-    // thread without a machine.
+    // Takes frozen goroutines off the queues, and leaves where they are in. Other threads may run or stand still.
+    // Called by a thread without a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 
@@ -179,28 +179,28 @@ private:
         platform::atomic<std::uint32_t> edges{first_edge + 1};  // written under the lock
         platform::atomic<std::uint32_t> drained{first_edge};    // written by the operation that has tried
         platform::atomic<std::int64_t> deadline_ns{no_deadline_ns};
-        // The goroutine that has the turn: written by itself, or by the goroutine that hands the turn on. Null: a
-        // thread has the turn, or none is taken. Relaxed: other threads use it only for frozen goroutines, which have
+        // The goroutine that is in: written by itself, or by the one that left and let it in. Null: a thread is in,
+        // or nothing is. Relaxed: other threads use it only for frozen goroutines, which have
         // stored it before they were frozen.
         platform::atomic<sched::goroutine*> holder{nullptr};
         park::wait_queue waiting;               // lock: waiters for an edge
-        park::wait_queue turns;                 // lock: waiters for the turn
+        park::wait_queue entering;              // lock: those that wait until they may enter
     };
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
     static fd_record* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
-    // False: others wait for the turn; the caller still has it and must hand it on.
-    bool give_up_turn(direction d, bool& last) noexcept {
+    // False: others wait; the caller is still in, and must hand on.
+    bool try_leave(direction d, bool& last) noexcept {
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
         if (mutex_.leave(d, last)) [[likely]] return true;
-        // this goroutine may be frozen after this, with the turn
+        // this goroutine may be frozen after this, while it is in
         side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }
-    bool hand_on_turn(direction d) noexcept;
+    bool hand_on(direction d) noexcept;
     static void take_waiting(side& s, park::wait_node**& end) noexcept;
-    static void take_turns(side& s, park::wait_node**& end) noexcept;
+    static void take_entering(side& s, park::wait_node**& end) noexcept;
     void close_now() noexcept;
     bool begin_to_close() noexcept;
     void wait_until_closed() noexcept;

@@ -16,7 +16,7 @@
 #include "platform/thread.h"
 #include "poll/fd_record.h"
 #include "poll/netpoll.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/event_source.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/event_notice.h"
@@ -611,7 +611,7 @@ void simulation::print(platform::text_writer& out) const noexcept {
 void simulation::describe_waiters(platform::text_writer& out) noexcept {
     constexpr unsigned most = 20;
     unsigned left_out = 0, shown = 0;
-    sched::for_each_descriptor([&](const goroutine& g) {
+    sched::for_each_goroutine([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state != goroutine_state::waiting && state != goroutine_state::running) return;
         if (&g == driver_ || number_of(&g) == 0 || is_off(&g)) return;

@@ -9,8 +9,8 @@ namespace dunlin::inline v0_1::sim {
 namespace {
 
 constexpr std::int64_t time_begins_ns = 1'000'000'000;
-// What use_short_turns() of platform/thread.h asks the kernel for.
-constexpr std::int64_t turn_ns = 100'000;
+// What use_short_slices() of platform/thread.h asks the kernel for.
+constexpr std::int64_t slice_ns = 100'000;
 constexpr std::int64_t longest_step_ns = 20'000;  // of compute(): others see no further ahead
 constexpr std::int64_t soon_ns = 20'000, later_ns = 500'000;
 
@@ -95,7 +95,7 @@ void timed::take_turn() {
         charge(spent::interrupted, owes);
         owes = 0;
     }
-    if (!waits_for_cpu_.empty() && t.time_ns >= t.turn_ends_ns) {
+    if (!waits_for_cpu_.empty() && t.time_ns >= t.slice_ends_ns) {
         charge(spent::kernel, costs_[cost::thread_switch]);
         t.is = condition::waits_for_cpu;
         waits_for_cpu_.push_back(t.number);
@@ -176,7 +176,7 @@ void timed::put_on_cpu(virtual_thread& t, int cpu, std::int64_t at_ns) {
     t.cpu = t.last_cpu = cpu;
     t.is = condition::runs;
     t.time_ns = std::max(t.time_ns, at_ns);
-    t.turn_ends_ns = t.time_ns + turn_ns;
+    t.slice_ends_ns = t.time_ns + slice_ns;
     push({t.time_ns, t.number, 0, false});
 }
 

@@ -9,7 +9,7 @@
 //            fence or locked operation after it waits until it has left. Plain variables cost nothing, wherever they
 //            are.
 // CPUs       A thread that becomes runnable takes its last CPU if that is idle, else another idle one; else it waits,
-//            and takes the CPU of the first thread whose turn is over. How long an idle CPU needs to run the thread
+//            and takes the CPU of the first thread whose slice is over. How long an idle CPU needs to run the thread
 //            depends on how long the CPU was idle.
 // Kernel     futex, membarrier (one at a time; each CPU that runs the program is interrupted), epoll with one lock,
 //            eventfd and local sockets (timed_kernel.cpp). Other system calls are really made, and cost a call.
@@ -115,7 +115,7 @@ private:
         int cpu = -1, last_cpu = -1;
         std::int64_t time_ns = 0;
         std::int64_t plain_ps = 0;           // not yet a nanosecond
-        std::int64_t turn_ends_ns = 0;
+        std::int64_t slice_ends_ns = 0;
         std::int64_t stores_leave_ns = 0;    // until then its stores are on their way
         std::uint64_t sleep_number = 0;      // of its sleep, or of its next one
         std::uintptr_t sleeps_on = 0;

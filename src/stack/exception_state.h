@@ -15,7 +15,7 @@ struct exception_state {
     bool empty() const noexcept { return caught == nullptr && uncaught == 0; }
 };
 
-// The same as a goroutine's descriptor keeps it: without the padding at the end, since the room is needed there.
+// The same as a goroutine's struct keeps it: without the padding at the end, since the room is needed there.
 struct [[gnu::packed, gnu::aligned(4)]] kept_exceptions {
     void* caught = nullptr;
     unsigned uncaught = 0;

@@ -90,7 +90,7 @@ struct slot {
     std::size_t usable() const noexcept { return static_cast<std::size_t>(top - low()); }
 };
 // A million goroutines at 4.9 KB each, in dense slots: 4096 for the page, 512 of page table, 192 for the goroutine's
-// descriptor, and this.
+// struct, and this.
 static_assert(sizeof(slot) == 32);
 
 // Where the kernel cannot guard a stack, four words below low() tell whether it grew beyond its end. They cost the

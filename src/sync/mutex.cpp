@@ -50,7 +50,7 @@
 #include "platform/simulated.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/steering.h"
 #include "sched/machines/handshake.h"
 #include "sched/preempt/crash.h"
@@ -271,7 +271,7 @@ bool mutex::report_lost_holder() const noexcept {
     const std::uint64_t owner = detail::mutex_holder::goroutine(this);
     const sched::goroutine* lost = nullptr;
     if (owner != 0) {
-        sched::for_each_descriptor([&](const sched::goroutine& g) {
+        sched::for_each_goroutine([&](const sched::goroutine& g) {
             // Acquire pairs with the release of the store of `frozen`: nothing of g changes after that.
             if (g.state.load(std::memory_order_acquire) == sched::goroutine_state::frozen && g.id == owner) lost = &g;
         });

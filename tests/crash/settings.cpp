@@ -59,8 +59,8 @@ int idle_for_a_second() {
 }
 
 // Prints how much of a CPU the process used in two seconds, in per cent; and how much it is to read, in that time, as
-// much memory as the descriptors have: memory that was not touched for seconds may have to be fetched by the host of a
-// virtual machine, which takes up to 60 us a page.
+// much memory as the goroutines' structs have: memory that was not touched for seconds may have to be fetched by the
+// host of a virtual machine, which takes up to 60 us a page.
 int idle_with_ten_thousand() {
     dunlin::run([] {
         constexpr std::size_t bytes = 10'000 * 192;

@@ -188,7 +188,7 @@ TEST_F(Settings, AnIdleProcessWithTenThousandParkedGoroutinesUsesNoCpu) {
     std::istringstream figures(r.out);
     double percent = 100, reading = 0;
     figures >> percent >> reading;
-    EXPECT_LT(percent, 0.1 + 2 * reading) << "two looks at each descriptor: " << r;
+    EXPECT_LT(percent, 0.1 + 2 * reading) << "two looks at each struct: " << r;
 }
 
 }  // namespace

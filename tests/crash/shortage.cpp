@@ -1,4 +1,4 @@
-// Programs that run out of threads, of memory for stacks, of memory for descriptors.
+// Programs that run out of threads, of memory for stacks, of memory for goroutines.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -149,7 +149,7 @@ void bind_a_stack() {
 }
 
 // Goroutines that cannot run yet, until there is no memory for another. Those that were started all run.
-int no_memory_for_descriptors() {
+int no_memory_for_goroutines() {
     dunlin::run({.max_procs = 1}, [] {
         bind_a_stack();
         limit_memory(std::size_t{64} << 20);
@@ -177,7 +177,7 @@ constexpr support::scenario all[] = {
     {"no_more_threads", no_more_threads},
     {"no_memory_for_stacks", no_memory_for_stacks},
     {"no_memory_for_a_big_stack", no_memory_for_a_big_stack},
-    {"no_memory_for_descriptors", no_memory_for_descriptors},
+    {"no_memory_for_goroutines", no_memory_for_goroutines},
 };
 
 }  // namespace

@@ -74,9 +74,9 @@ TEST_F(Shortage, OfMemoryForAStackOfItsOwnSizeIsABadAlloc) {
     EXPECT_EQ(r.out, "bad_alloc\nbad_alloc\nbad_alloc\n5\n") << r;
 }
 
-TEST_F(Shortage, OfMemoryForDescriptorsIsABadAllocAndNoGoroutineIsLost) {
+TEST_F(Shortage, OfMemoryForGoroutinesIsABadAllocAndNoGoroutineIsLost) {
     if (support::sanitized) GTEST_SKIP() << "sanitizers need address space without limits";
-    const auto r = shortage("no_memory_for_descriptors");
+    const auto r = shortage("no_memory_for_goroutines");
     EXPECT_EQ(r.status, 0) << r;
     EXPECT_EQ(r.out, "bad_alloc after more than 100000: yes\nall ended: yes\n") << r;
 }

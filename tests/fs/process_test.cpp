@@ -125,7 +125,7 @@ TEST_P(Process, InheritsNoSignalMask) {
     });
 }
 
-// The runtime's threads have settings of their own (docs/decisions/026-short-turns.md); this one can be read without
+// The runtime's threads have settings of their own (docs/decisions/026-short-slices.md); this one can be read without
 // tools.
 TEST_P(Process, InheritsNoTimerSlack) {
     const auto slack_ns = [] { return prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); };

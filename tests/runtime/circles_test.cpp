@@ -140,7 +140,7 @@ TEST_P(Circles, AHolderThatWaitsForAGroupWhoseMemberWantsItsMutex) {
     EXPECT_EQ(count_of("a deadlock", text), 1u) << text;
 }
 
-// Too large for the descriptor: its storage is on the heap.
+// Too large for the goroutine's struct: its storage is on the heap.
 TEST_P(Circles, AMemberIsKnownWhereverItsFunctionIsKept) {
     dunlin::mutex& m = left<dunlin::mutex>();
     const std::string text = report_of(2, [&] {
@@ -249,8 +249,8 @@ TEST_P(Circles, EachCircleIsToldOfOnce) {
     });
 }
 
-// Who has been a member once is none of its descriptor's next use: a function without captures leaves its storage as it
-// was.
+// A goroutine that has been a member once does not make a member of the next one in its struct: a function without
+// captures leaves its storage as it was.
 dunlin::mutex* wanted_by_all;
 dunlin::wait_group* done_by_all;
 

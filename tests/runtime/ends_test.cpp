@@ -66,7 +66,7 @@ TEST_P(Ends, GoAndSpawnByPlainThreadsWhileRunReturnsStressed) {
     dunlin::run([] {});  // forgets what is left
 }
 
-// Their descriptors come back from the processors on which they end.
+// Their structs come back from the processors on which they end.
 TEST_P(Ends, GoByPlainThreadsAloneTakesNoMemoryForEver) {
     if (support::sanitized) GTEST_SKIP() << "a sanitizer keeps memory back";
     std::atomic<long> ended{0};
@@ -82,7 +82,7 @@ TEST_P(Ends, GoByPlainThreadsAloneTakesNoMemoryForEver) {
     start(100'000);
     const long before = peak_kilobytes();
     start(300'000);
-    EXPECT_LT(peak_kilobytes() - before, 20'000);  // 55 MB if each took a descriptor of its own
+    EXPECT_LT(peak_kilobytes() - before, 20'000);  // 55 MB if each took a struct of its own
 }
 
 TEST_P(Ends, NoMoreGoroutinesComputeThanThereAreProcessorsAfterShrinking) {

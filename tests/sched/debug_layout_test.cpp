@@ -7,7 +7,7 @@
 #include <string>
 
 #include "sched/goroutines/debug_layout.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "support/runtime_test.h"
 
@@ -65,13 +65,13 @@ T read(std::uint64_t address) {
 TEST(DebugLayout, IsFoundByItsNote) {
     const auto table = table_by_note();
     EXPECT_GT(table.size(), 40u);
-    EXPECT_EQ(table.at("chunks"), reinterpret_cast<std::uint64_t>(&dunlin::sched::the_descriptors.at));
+    EXPECT_EQ(table.at("chunks"), reinterpret_cast<std::uint64_t>(&dunlin::sched::the_goroutines.at));
 }
 
 class Layout : public support::each_p {};
 EACH_P(Layout);
 
-// Every goroutine is found, and what is read of it is what its descriptor says.
+// Every goroutine is found, and what is read of it is what its struct says.
 TEST_P(Layout, LeadsToEveryGoroutine) {
     run([] {
         dunlin::wait_group gate;

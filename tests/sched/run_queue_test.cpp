@@ -173,7 +173,7 @@ TEST_F(RunQueue, RotateLeavesAFullQueueAloneAndWorksInOneThatIsNearlyFull) {
     for (std::uint32_t i = 2; i <= capacity; ++i) ASSERT_EQ(queue_.pop(), g(i));
 }
 
-// The same few descriptors go in and out again and again, and the queue is often empty: what a thief has read is soon
+// The same few goroutines go in and out again and again, and the queue is often empty: what a thief has read is soon
 // true again, of another moment.
 void steal_from_a_busy_owner(unsigned thieves, std::uint32_t goroutines, int operations) {
     const auto all = std::make_unique<goroutine[]>(goroutines);

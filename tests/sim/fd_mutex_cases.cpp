@@ -71,7 +71,7 @@ const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario&
         platform::atomic<std::uint32_t> turn{0};
     };
     auto& g = s.make<state>("fd_mutex");
-    const auto read_in_turn = [&g] {
+    const auto read_inside = [&g] {
         while (g.g.enter(direction::read) != fd_mutex::entry::in) {
             g.lock.lock();
             const fd_mutex::entry e = g.g.announce(direction::read);
@@ -93,8 +93,8 @@ const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario&
         g.turn.store(1, std::memory_order_release);
         platform::futex_wake(g.turn);
     };
-    s.thread("reader", read_in_turn);
-    s.thread("other", read_in_turn);
+    s.thread("reader", read_inside);
+    s.thread("other", read_inside);
     s.at_end([&g] { sim::require(g.read_place.get() == 2, "a turn is lost"); });
 }};
 

@@ -1,5 +1,5 @@
 // Signals arrive (sim/world.h): goroutines that compute are stopped in the handler and go on later (sched/preempt).
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/hooks.h"
 #include "sim/heap.h"
 #include "sim/whole.h"

@@ -36,7 +36,7 @@ part parts[] = {
     {"The LIFO slot: started last, runs first", "src/sched/work/submit.h", tour::lifo_slot},
     {"Fairness: the global queue and the 61st tick", "src/sched/work/local_work.cpp", tour::fairness},
     {"Overflow: when 257 goroutines wait and one more comes", "src/sched/data/run_queue.h", tour::overflow},
-    // From here on stats() takes milliseconds: it counts the descriptors that a million goroutines have left. Before,
+    // From here on stats() takes milliseconds: it counts the structs that a million goroutines have left. Before,
     // slices are looked at.
     {"A million goroutines in one program", "dunlin/go.hpp, dunlin/wait_group.hpp", tour::a_million_goroutines},
     {"Parallel work over real files", "dunlin/wait_group.hpp", tour::files},

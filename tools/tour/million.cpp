@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One page of stack is what a parked goroutine cannot do without. The rest is its descriptor and the kernel's page
+// One page of stack is what a parked goroutine cannot do without. The rest is its struct and the kernel's page
 // tables.
 std::size_t allowed_each() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + 804; }
 

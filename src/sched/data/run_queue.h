@@ -79,8 +79,8 @@ public:
         return g;
     }
 
-    // The owner's pop. While goroutines are queued a switch mostly waits for memory, so this prefetches descriptors
-    // some places ahead, and the stacks of goroutines whose descriptor has arrived.
+    // The owner's pop. While goroutines are queued a switch mostly waits for memory, so this prefetches structs
+    // some places ahead, and the stacks of goroutines whose struct has arrived.
     goroutine* pop_and_prefetch() noexcept;
 
     // Owner only. Takes the youngest if `wanted(g)` is true, else returns null.
@@ -92,7 +92,7 @@ public:
             if (size(w) == 0) return nullptr;
             g = slots_[(head(w) + size(w) - 1) % capacity].load(std::memory_order_relaxed);
             // While the queue holds more than a thief's share, only the owner takes from the tail. Otherwise a thief
-            // may take this very goroutine; then the CAS fails. Looking at g meanwhile is harmless: descriptors are
+            // may take this very goroutine; then the CAS fails. Looking at g meanwhile is harmless: structs are
             // type-stable.
             if (!wanted(g)) return nullptr;
         } while (!word_.compare_exchange_weak(

@@ -1,12 +1,12 @@
 #include "sched/data/types.h"
 
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/hooks.h"
 
 namespace dunlin::inline v0_1::sched {
 
 constinit scheduler the_scheduler;
-constinit descriptor_chunks the_descriptors;
+constinit goroutine_chunks the_goroutines;
 constinit upward_hooks hooks;
 
 namespace {

@@ -97,7 +97,7 @@ struct local_value {
 };
 using local_values = std::vector<local_value>;
 
-// What only few goroutines need, kept out of the descriptor of the others.
+// What only few goroutines need, kept out of the struct of the others.
 struct goroutine_extra {
     std::string name;                                                       // owner; others while the world is stopped
     std::vector<std::pair<std::string, std::string>> labels;                // constant after the start
@@ -175,7 +175,7 @@ private:
 struct alignas(platform::cache_line) goroutine {
     enum flag : std::uint8_t {
         heap_frame = 1,     // the callable did not fit into inline_frame
-        joinable = 2,       // a task holds it: the joiner gives the descriptor back
+        joinable = 2,       // a task holds it: the joiner gives the struct back
         own_stack = 4,      // a stack of its own size was bound at go(); it cannot be run on another
         in_place = 8,       // runs on the stack of the goroutine that waits for it
         main = 16,          // the one that run() waits for

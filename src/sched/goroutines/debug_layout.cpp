@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/types.h"
 #include "sched/machines/machine.h"
 
@@ -45,11 +45,11 @@ constexpr std::uint64_t number(auto value) noexcept { return static_cast<std::ui
     1,
     64,  // entries without a name are unused
     {
-        // All descriptors: chunks[0 .. chunk_count); the last chunk has only last_used of them.
-        ADDRESS("chunks", sched::the_descriptors.at),
-        ADDRESS("chunk_count", sched::the_descriptors.count),
-        ADDRESS("last_used", sched::the_descriptors.last_used),
-        NUMBER("chunk_bytes", sched::descriptor_chunks::chunk_bytes),
+        // All goroutine structs: chunks[0 .. chunk_count); the last chunk has only last_used of them.
+        ADDRESS("chunks", sched::the_goroutines.at),
+        ADDRESS("chunk_count", sched::the_goroutines.count),
+        ADDRESS("last_used", sched::the_goroutines.last_used),
+        NUMBER("chunk_bytes", sched::goroutine_chunks::chunk_bytes),
         NUMBER("goroutine.bytes", sizeof(goroutine)),
         AT(goroutine, context),
         NUMBER("context.sp", offsetof(stack::context, sp)),

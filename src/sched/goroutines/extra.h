@@ -17,7 +17,7 @@ void set_independent(goroutine_extra& extra, bool yes) noexcept;
 // The goroutine's function has ended: destroys its local values, and counts it off if it is independent. Outside the
 // runtime.
 void end_extra(goroutine_extra& extra) noexcept;
-// When the descriptor goes back to the pool, perhaps without having been started. Null: nothing.
+// When the struct goes back to the pool, perhaps without having been started. Null: nothing.
 void dispose_of(goroutine_extra* extra) noexcept;
 // Destroys the values in reverse order of construction, until none is left: destructors may make new ones. Outside the
 // runtime.

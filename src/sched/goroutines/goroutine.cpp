@@ -125,10 +125,10 @@ void free_parts(goroutine* g) noexcept {
     dispose_of(std::exchange(g->extra, nullptr));
 }
 
-// Puts the descriptor of a goroutine that has ended back into the pool. Called by p's owner, inside the runtime.
+// Puts the struct of a goroutine that has ended back into the pool. Called by p's owner, inside the runtime.
 [[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
-    put_descriptor(p, g);
+    put_goroutine(p, g);
 }
 
 // Enters the runtime if this thread runs a goroutine, and returns its machine; else null.
@@ -142,7 +142,7 @@ void free_parts(goroutine* g) noexcept {
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where) {
     machine* m = enter_if_machine();
     processor* p = m ? processor_of(m) : nullptr;
-    goroutine* g = take_descriptor(p);
+    goroutine* g = take_goroutine(p);
     if (g) g->id = next_goroutine_id(p);
     const bool has_labels = m && m->current.load(std::memory_order_relaxed)->extra != nullptr;
     if (m) leave(m);
@@ -168,7 +168,7 @@ void discard_goroutine(goroutine* g) noexcept {
     }
     free_parts(g);
     machine* m = enter_if_machine();
-    put_descriptor(m ? processor_of(m) : nullptr, g);
+    put_goroutine(m ? processor_of(m) : nullptr, g);
     if (m) leave(m);
 }
 
@@ -180,7 +180,7 @@ void discard_unbegun(goroutine_list& list) noexcept {
         g->join.store(join_word::alive, std::memory_order_relaxed);
         g->group.store(nullptr, std::memory_order_relaxed);
     }
-    put_descriptors_into_store(list);
+    put_goroutines_into_store(list);
 }
 
 // ---- queued ---------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
 
 goroutine* make_detached_inside_runtime(void (*entry)(void*), void* argument, creation_place where) noexcept {
     processor* p = processor_of(current_machine());
-    goroutine* g = take_descriptor(p);
+    goroutine* g = take_goroutine(p);
     if (g == nullptr) return nullptr;
     g->id = next_goroutine_id(p);
     g->created_at = where.is_known() ? where : creation_place(reinterpret_cast<const void*>(entry));
@@ -459,7 +459,7 @@ constexpr std::uint64_t yields_per_exchange = 8;
 void yield() noexcept {
     machine* m = current_machine();
     if (m == nullptr) {
-        platform::give_turn_away();
+        platform::give_cpu_away();
         return;
     }
     m = enter(m);
@@ -607,7 +607,7 @@ void exit_goroutine() {
 void release_goroutine(goroutine* g) noexcept {
     if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
     machine* m = enter_if_machine();
-    put_descriptor(m ? processor_of(m) : nullptr, g);
+    put_goroutine(m ? processor_of(m) : nullptr, g);
     if (m) leave(m);
 }
 

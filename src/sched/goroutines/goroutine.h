@@ -21,7 +21,8 @@ inline goroutine* current_goroutine() noexcept {
     return m ? m->current.load(std::memory_order_relaxed) : nullptr;
 }
 
-// Spawn, first half: a descriptor with room for a callable of `bytes`. Throws std::bad_alloc, std::invalid_argument.
+// Spawn, first half: a goroutine struct with room for a callable of `bytes`. Throws std::bad_alloc,
+// std::invalid_argument.
 goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stack_bytes, creation_place where);
 // Undoes make_goroutine(), if the callable could not be constructed.
 void discard_goroutine(goroutine* g) noexcept;
@@ -87,7 +88,7 @@ machine* requeue(machine* m, goroutine* self) noexcept;
 // Ends the current goroutine: runs the destructors of its stack, then it is dead.
 [[noreturn]] void exit_goroutine();
 
-// Puts the descriptor of an ended joinable goroutine back into the pool. Any thread.
+// Puts the struct of an ended joinable goroutine back into the pool. Any thread.
 void release_goroutine(goroutine* g) noexcept;
 
 // The same at the goroutine's own end, if its holder has let it go already (park/join.cpp).

@@ -21,7 +21,7 @@ void wait_until_saved(const goroutine* g) noexcept {
         if (i < 100) {
             platform::pause();
         } else {
-            platform::give_turn_away();
+            platform::give_cpu_away();
         }
     }
 }

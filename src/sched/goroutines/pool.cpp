@@ -1,11 +1,11 @@
-// pool.cpp - descriptors and stacks: from the processor's own lists first, then from the shared store.
+// pool.cpp - goroutine structs and stacks: from the processor's own lists first, then from the shared store.
 //
 // Data       Both are last-in first-out, so that what is handed out is still in the cache. Only its machine touches a
-//            processor's lists. Descriptors: one magazine in use and a full one in reserve; whole magazines go to the
+//            processor's lists. Structs: one magazine in use and a full one in reserve; whole magazines go to the
 //            shared store and come from it (Bonwick, Adams: "Magazines and Vmem", 2001). Stacks: a list that has grown
 //            too long gives its older half away: the stacks that have been idle longest, and never the one that its
 //            owner is just leaving.
-// Descriptors are type-stable: cut from chunks that are never freed, because other threads may read through stale
+// Structs are type-stable: cut from chunks that are never freed, because other threads may read through stale
 // pointers to them (a thief that loses its CAS, a run queue's tail). Chunks are 2 MiB, all but the first on huge pages
 // if the system provides them.
 #include <dunlin/detail/atomic.hpp>
@@ -14,7 +14,7 @@
 #include <new>
 
 #include "platform/memory.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/goroutines/debug_layout.h"
 #include "sched/goroutines/pool.h"
 #include "sched/machines/processor.h"
@@ -25,26 +25,26 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// A member of an archive is linked only if something refers to it. Every program has descriptors, so it gets this table
+// A member of an archive is linked only if something refers to it. Every program has goroutines, so it gets this table
 // of where they are, too.
-[[gnu::used]] const debug_table* const linked_with_descriptors = &dunlin_debug_layout;
+[[gnu::used]] const debug_table* const linked_with_goroutines = &dunlin_debug_layout;
 
-constexpr std::size_t chunk_bytes = descriptor_chunks::chunk_bytes;
+constexpr std::size_t chunk_bytes = goroutine_chunks::chunk_bytes;
 constexpr std::size_t stacks_moved = 16;
 constexpr std::uint32_t stacks_kept = 64;
 
 platform::ranked_lock<platform::lock_rank::store> store_lock;                   // guards the next four
 goroutine* store = nullptr;                        // full magazines
-goroutine* loose = nullptr;                        // single descriptors, from plain threads
-std::size_t cut_from_last_chunk = descriptors_in_a_chunk;
-descriptor_chunks& chunks = the_descriptors;
+goroutine* loose = nullptr;                        // single structs, from plain threads
+std::size_t cut_from_last_chunk = goroutines_in_a_chunk;
+goroutine_chunks& chunks = the_goroutines;
 
-// Under store_lock. Makes one more descriptor; null: no memory.
-goroutine* cut_descriptor() noexcept {
+// Under store_lock. Makes one more struct; null: no memory.
+goroutine* cut_goroutine() noexcept {
     store_lock.assert_held();
-    if (cut_from_last_chunk == descriptors_in_a_chunk) {
+    if (cut_from_last_chunk == goroutines_in_a_chunk) {
         const std::size_t n = chunks.count.load(std::memory_order_relaxed);
-        if (n == descriptor_chunks::max) return nullptr;
+        if (n == goroutine_chunks::max) return nullptr;
         std::byte* memory = platform::reserve(chunk_bytes, chunk_bytes);
         if (!memory) return nullptr;
         // Not for the first: a program with ten goroutines should not pay two megabytes for them.
@@ -56,13 +56,13 @@ goroutine* cut_descriptor() noexcept {
     }
     goroutine* chunk = chunks.at[chunks.count.load(std::memory_order_relaxed) - 1].load(std::memory_order_relaxed);
     goroutine* g = new (chunk + cut_from_last_chunk) goroutine;
-    // Release: a walker that sees the number sees the constructed descriptor.
+    // Release: a walker that sees the number sees the constructed struct.
     chunks.last_used.store(++cut_from_last_chunk, std::memory_order_release);
     return g;
 }
 
-// Whole magazines go back and forth, so no list of cold descriptors is walked: `extra` of a magazine's first descriptor
-// points to the next magazine.
+// Whole magazines go back and forth, so no list of cold structs is walked: `extra` of a magazine's first struct points
+// to the next magazine.
 goroutine* next_magazine(goroutine* first) noexcept { return reinterpret_cast<goroutine*>(first->extra); }
 void set_next_magazine(goroutine* first, goroutine* next) noexcept {
     first->extra = reinterpret_cast<goroutine_extra*>(next);
@@ -77,7 +77,7 @@ goroutine* take_magazine() noexcept {
     return magazine;
 }
 
-// Returns a list of at least one and at most `want` descriptors, linked by `link`; `got`: how many. Null: no memory.
+// Returns a list of at least one and at most `want` structs, linked by `link`; `got`: how many. Null: no memory.
 goroutine* take_from_store(std::uint32_t want, std::uint32_t& got) noexcept {
     std::scoped_lock guard(store_lock);
     if (store != nullptr && want == magazine_size) {
@@ -86,12 +86,12 @@ goroutine* take_from_store(std::uint32_t want, std::uint32_t& got) noexcept {
     }
     goroutine* list = nullptr;
     for (got = 0; got < want; ++got) {
-        // Goroutines that plain threads start end on processors; their descriptors come back in magazines.
+        // Goroutines that plain threads start end on processors; their structs come back in magazines.
         if (loose == nullptr && store != nullptr) loose = take_magazine();
         goroutine* g = loose;
         if (g != nullptr) {
             loose = g->link;
-        } else if ((g = cut_descriptor()) == nullptr) {
+        } else if ((g = cut_goroutine()) == nullptr) {
             break;
         }
         g->link = list;
@@ -108,13 +108,13 @@ void put_magazine_into_store(goroutine* magazine) noexcept {
 
 }  // namespace
 
-void put_descriptor_into_store(goroutine* g) noexcept {
+void put_goroutine_into_store(goroutine* g) noexcept {
     std::scoped_lock guard(store_lock);
     g->link = loose;
     loose = g;
 }
 
-void put_descriptors_into_store(goroutine_list& list) noexcept {
+void put_goroutines_into_store(goroutine_list& list) noexcept {
     if (list.head == nullptr) return;
     std::scoped_lock guard(store_lock);
     list.tail->link = loose;
@@ -122,7 +122,7 @@ void put_descriptors_into_store(goroutine_list& list) noexcept {
     list = {};
 }
 
-DUNLIN_NOT_ANALYSED void for_each_free_descriptor(
+DUNLIN_NOT_ANALYSED void for_each_free_goroutine(
     void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept {
     const auto each = [&](const goroutine* g) {
         for (; g != nullptr; g = g->link) f(*g, with);
@@ -135,7 +135,7 @@ DUNLIN_NOT_ANALYSED void for_each_free_descriptor(
     each(loose);
 }
 
-goroutine* take_descriptor_from_store(processor* p) noexcept {
+goroutine* take_goroutine_from_store(processor* p) noexcept {
     std::uint32_t got;
     if (p == nullptr) {
         goroutine* g = take_from_store(1, got);
@@ -148,7 +148,7 @@ goroutine* take_descriptor_from_store(processor* p) noexcept {
     if (g == nullptr) g = take_from_store(magazine_size, got);
     if (g == nullptr) return nullptr;
     p->free_goroutine_count = got;
-    return pop_descriptor(p, g);
+    return pop_goroutine(p, g);
 }
 
 void change_magazine(processor* p) noexcept {

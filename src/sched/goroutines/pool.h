@@ -1,4 +1,5 @@
-// pool.h - descriptors and numbers from a processor's own store, inlined into spawn and end; the rest is in pool.cpp.
+// pool.h - goroutine structs and numbers from a processor's own store, inlined into spawn and end; the rest is in
+// pool.cpp.
 #pragma once
 
 #include "platform/memory.h"
@@ -7,23 +8,22 @@
 
 namespace dunlin::inline v0_1::sched {
 
-inline constexpr std::uint32_t magazine_size = 64;  // descriptors that move between a processor and the store in one
-                                                    // step
+inline constexpr std::uint32_t magazine_size = 64;  // structs that move between a processor and the store in one step
 
 // Called when the processor's magazine is empty, or p is null (plain threads). Null: no memory.
-goroutine* take_descriptor_from_store(processor* p) noexcept;
+goroutine* take_goroutine_from_store(processor* p) noexcept;
 // Called when the processor's magazine is full.
 void change_magazine(processor* p) noexcept;
-void put_descriptor_into_store(goroutine* g) noexcept;
+void put_goroutine_into_store(goroutine* g) noexcept;
 // Puts back all of a list, linked by `link`, and empties it.
-void put_descriptors_into_store(goroutine_list& list) noexcept;
+void put_goroutines_into_store(goroutine_list& list) noexcept;
 std::uint64_t take_id_batch(processor* p) noexcept;
-// Calls f(goroutine, with) for each free descriptor. For reports, while nothing at all changes. Takes no lock: if a
-// thread was about to change a list, some of its descriptors may be left out.
-void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept;
+// Calls f(goroutine, with) for each free struct. For reports, while nothing at all changes. Takes no lock: if a
+// thread was about to change a list, some of its structs may be left out.
+void for_each_free_goroutine(void (*f)(const goroutine& g, void* with) noexcept, void* with) noexcept;
 
 // Takes g, the first of the list that is p's magazine or becomes it here.
-[[gnu::always_inline]] inline goroutine* pop_descriptor(processor* p, goroutine* g) noexcept {
+[[gnu::always_inline]] inline goroutine* pop_goroutine(processor* p, goroutine* g) noexcept {
     assert_owner(p);
     goroutine* next = g->link;
     if (next != nullptr) {
@@ -37,16 +37,16 @@ void for_each_free_descriptor(void (*f)(const goroutine& g, void* with) noexcept
 }
 
 // p may be null (plain threads). Null: no memory.
-[[gnu::always_inline]] inline goroutine* take_descriptor(processor* p) noexcept {
+[[gnu::always_inline]] inline goroutine* take_goroutine(processor* p) noexcept {
     goroutine* g = p != nullptr ? p->free_goroutines : nullptr;
-    return DUNLIN_LIKELY(g != nullptr) ? pop_descriptor(p, g) : take_descriptor_from_store(p);
+    return DUNLIN_LIKELY(g != nullptr) ? pop_goroutine(p, g) : take_goroutine_from_store(p);
 }
 
-[[gnu::always_inline]] inline void put_descriptor(processor* p, goroutine* g) noexcept {
+[[gnu::always_inline]] inline void put_goroutine(processor* p, goroutine* g) noexcept {
     g->join.store(join_word::alive, std::memory_order_relaxed);
     g->group.store(nullptr, std::memory_order_relaxed);
     if (DUNLIN_UNLIKELY(p == nullptr)) {
-        put_descriptor_into_store(g);
+        put_goroutine_into_store(g);
         return;
     }
     assert_owner(p);

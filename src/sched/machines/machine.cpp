@@ -56,7 +56,7 @@ void thread_main(void* raw) noexcept {
     } else {
         m->own_stack.fiber = stack::thread_fiber();
     }
-    platform::use_short_turns();  // docs/decisions/026-short-turns.md
+    platform::use_short_slices();  // docs/decisions/026-short-slices.md
     m->exact_timers = false;
     const platform::signal_stack for_signals;
     hooks.machine_thread(true);

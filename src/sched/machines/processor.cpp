@@ -20,7 +20,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/event_source.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
@@ -237,7 +237,7 @@ void set_max_procs(std::uint32_t n) {
     note_time_of_procs(platform::real_now_ns());
     s.max_procs.store(n, std::memory_order_relaxed);
     s.lock.unlock();
-    for (std::uint32_t i = 0; i < n; ++i) forget_turns(s.processor_at(i));
+    for (std::uint32_t i = 0; i < n; ++i) forget_enterings(s.processor_at(i));
     start_world();
 }
 
@@ -274,7 +274,7 @@ bool any_ends_with_run() noexcept {
         return state != goroutine_state::dead && state != goroutine_state::frozen && !g.independent();
     };
     std::size_t n = 0;
-    for_each_descriptor([&](const goroutine& g) { n += counts(g); });
+    for_each_goroutine([&](const goroutine& g) { n += counts(g); });
     // Goroutines of a run() that has ended, which are not frozen yet.
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         const goroutine* g = m->condemned ? m->current.load(std::memory_order_relaxed) : nullptr;

@@ -13,7 +13,7 @@
 #include "platform/memory.h"
 #include "platform/thread.h"
 #include "sched/data/current.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/waits.h"
@@ -276,7 +276,7 @@ void note_taken(const processor* p, const machine* from, taking how) noexcept {
 
 void note_frozen(goroutine& g) noexcept {
     if (!on() || !(g.flags & goroutine::traced)) return;
-    // a preempted one is met twice: with its machine, and among the descriptors
+    // a preempted one is met twice: with its machine, and in the table of all goroutines
     g.flags &= static_cast<std::uint8_t>(~goroutine::traced);
     put(outside, outside_source, {ticks(), g.id, 0, g.turn(), no_processor, kind::frozen, 0});
 }
@@ -369,7 +369,7 @@ void begin(std::size_t bytes, bool recycle, void (*switch_waits)(bool)) {
         t.generation.store(t.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
     want(events_wanted, true);
-    for_each_descriptor(note_existing);
+    for_each_goroutine(note_existing);
     switch_waits(true);
     s.lock.unlock();
     start_world();

@@ -31,7 +31,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/data/bells.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/event_source.h"
 #include "sched/data/steering.h"
 #include "sched/goroutines/goroutine.h"
@@ -290,7 +290,7 @@ std::int64_t began_at_last(const long_waits& w, std::int64_t stamp_ns) noexcept 
     return stamp_ns;
 }
 
-// A look costs 2 ns for each descriptor ever made. Once nothing is executed any more and each long wait has been
+// A look costs 2 ns for each goroutine struct ever made. Once nothing is executed any more and each long wait has been
 // reported, looks are rare; if there is no such wait either, there are none.
 void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     const std::int64_t long_ns = long_wait_ns.load(std::memory_order_relaxed);
@@ -304,7 +304,7 @@ void look_for_long_waits(long_waits& w, std::int64_t now) noexcept {
     std::uint64_t which = 0;  // a sum over the long waits, independent of their order
     std::size_t young = 0, old = 0;
     bool unsettled = false;
-    for_each_descriptor([&](const goroutine& g) {
+    for_each_goroutine([&](const goroutine& g) {
         unsettled = unsettled || may_begin_to_wait(g);
         if (!may_be_in_a_circle(g.reason.load(std::memory_order_relaxed))) return;
         if (g.state.load(std::memory_order_relaxed) != goroutine_state::waiting) return;
@@ -474,7 +474,7 @@ void one_round(rounds& r) noexcept {
 void monitor_main(void*) {
     platform::act_as_rescuer();
     platform::use_exact_timers();
-    platform::use_short_turns();
+    platform::use_short_slices();
     rounds r;
     for (;;) one_round(r);
 }

@@ -111,7 +111,7 @@ private:
 
 void maker_main(void*) {
     maker_words& k = maker_bell;
-    platform::use_short_turns();  // inherited by the threads that it makes
+    platform::use_short_slices();  // inherited by the threads that it makes
     standstill stands;
     for (;;) {
         // owner_goes_on() is asked in short steps: the owner may need seconds, and threads are wanted meanwhile.

@@ -4,7 +4,7 @@
 // holds the allocator's lock. So neither the monitor nor a thread that has a processor which this goroutine needs may
 // create threads. Also, a new thread copies its creator's affinity, name and namespaces, which a goroutine that is
 // wired to its thread may have changed. The thread maker's state is that of the process when the runtime started,
-// except for its short turns, which the other threads need as well.
+// except for its short time slices, which the other threads need as well.
 #pragma once
 
 #include "sched/data/bells.h"

@@ -12,7 +12,7 @@
 //   independent  belong to no run(): they go on, and end by themselves (independent.h).
 // Their stacks are never used again: a thread that looks at a waiter on such a stack finds it as it was.
 #include "platform/futex.h"
-#include "sched/data/descriptors.h"
+#include "sched/data/all_goroutines.h"
 #include "sched/data/event_source.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
@@ -46,7 +46,7 @@ bool is_forgotten_before_it_began(const goroutine* g) noexcept {
     return g->stack == nullptr && !(g->flags & goroutine::joinable);
 }
 
-void freeze_descriptor(goroutine& g) noexcept {
+void freeze_goroutine(goroutine& g) noexcept {
     const goroutine_state state = g.state.load(std::memory_order_acquire);
     if (stack::sanitizing && state != goroutine_state::dead && state != goroutine_state::frozen) keep_for_leak_check(g);
     if (state == goroutine_state::runnable || state == goroutine_state::waiting ||
@@ -104,7 +104,7 @@ void end_run() noexcept {
             transition<goroutine_state::runnable, goroutine_state::dead>(g->state);
             unbegun.push_back(g);
         } else {
-            freeze_descriptor(*g);
+            freeze_goroutine(*g);
         }
     };
     while (goroutine* g = s.global.pop_front()) forget(g);
@@ -115,12 +115,12 @@ void end_run() noexcept {
     s.main_exited = false;
     // Under the lock, because threads without a processor also ready waiting goroutines under it (ready_all).
     if (left != 0) {
-        for_each_descriptor([&left](goroutine& g) {
+        for_each_goroutine([&left](goroutine& g) {
             if (g.state.load(std::memory_order_acquire) == goroutine_state::dead) return;
             if (g.independent()) {
                 left -= left != 0;  // it ends by itself
             } else {
-                freeze_descriptor(g);
+                freeze_goroutine(g);
             }
         });
     }

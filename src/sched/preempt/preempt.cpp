@@ -118,7 +118,7 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     }
     capture_if_asked_again(m, context);  // it may have been asked just now, and let go before it saw the request
     if (how == resume_order::end_thread) end_frozen_thread(m);
-    // Not transition(): the end of run() may freeze the goroutine at the same moment (freeze_descriptor), and then its
+    // Not transition(): the end of run() may freeze the goroutine at the same moment (freeze_goroutine), and then its
     // state must stay frozen.
     goroutine_state expected = goroutine_state::preempted;
     g->state.compare_exchange_strong(expected, goroutine_state::running, std::memory_order_acq_rel,

@@ -1,12 +1,12 @@
 // global_queue.h - the goroutines that belong to no processor: first in, first out, guarded by the scheduler lock.
 //
 // Data       Blocks of pointers, not a list through the goroutines: when a run queue overflows, half of it is copied as
-//            pointers and later taken back as pointers, and no descriptor is touched in between. With a list each
-//            descriptor would be loaded twice, each load waiting for the one before, and a million descriptors fit into
+//            pointers and later taken back as pointers, and no goroutine is touched in between. With a list each
+//            goroutine would be loaded twice, each load waiting for the one before, and a million of them fit into
 //            no cache (docs/decisions/009-global-queue.md).
 // Memory     is mapped, not taken from malloc: the scheduler lock is held here, and the owner of malloc's lock may
 //            stand still until the monitor, which waits for the scheduler lock, makes it go on (platform/lock_check.h,
-//            K3). Blocks are never given back. They take a 24th of the memory of the descriptors of the goroutines that
+//            K3). Blocks are never given back. They take a 24th of the memory of the structs of the goroutines that
 //            were in them, which are not given back either.
 // No memory  for another block: new goroutines go to a list through goroutine::link, which is served when the blocks
 //            are empty. While the list is not empty, new ones join it, so the order is kept.

@@ -1,8 +1,8 @@
 // run_queue_prefetch.h - the owner's operations on its run queue that look ahead: while goroutines are queued, a switch
 // mostly waits for memory.
 //
-// Each take prefetches the descriptor six places behind the one taken, and the stack of the goroutine three places
-// behind, whose descriptor has arrived meanwhile. Reading those descriptors is a guess, since others may take and reuse
+// Each take prefetches the struct six places behind the one taken, and the stack of the goroutine three places
+// behind, whose struct has arrived meanwhile. Reading those structs is a guess, since others may take and reuse
 // them at any moment; a prefetch needs no more.
 // Together with the prefetches of poller::deliver() it saves 2 % of an echo among a thousand connections
 // (docs/where-we-lose.md), about a third of what waiting for our own memory costs there.

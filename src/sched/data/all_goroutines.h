@@ -1,4 +1,5 @@
-// descriptors.h - walk over every goroutine descriptor ever made, for dumps and for the end of run().
+// all_goroutines.h - the table of all goroutine structs ever made, and a walk over it, for dumps and for the end of
+// run().
 #pragma once
 
 #include <dunlin/detail/atomic.hpp>
@@ -9,26 +10,26 @@
 
 namespace dunlin::inline v0_1::sched {
 
-struct descriptor_chunks {
+struct goroutine_chunks {
     static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
     static constexpr std::size_t max = 1 << 16;  // 65,536 chunks of 2 MiB: 700 million goroutines
     platform::atomic<std::size_t> count{0};
-    platform::atomic<std::size_t> last_used{0};       // descriptors cut from the last chunk
+    platform::atomic<std::size_t> last_used{0};       // structs cut from the last chunk
     platform::atomic<goroutine*> at[max] = {};
 };
 
-DUNLIN_HIDDEN extern descriptor_chunks the_descriptors;  // only goroutines/pool.cpp changes it
-inline constexpr std::size_t descriptors_in_a_chunk = descriptor_chunks::chunk_bytes / sizeof(goroutine);
+DUNLIN_HIDDEN extern goroutine_chunks the_goroutines;  // only goroutines/pool.cpp changes it
+inline constexpr std::size_t goroutines_in_a_chunk = goroutine_chunks::chunk_bytes / sizeof(goroutine);
 
-// Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped. Descriptors that were not used
+// Calls f(goroutine&) for each. States may change meanwhile unless the world is stopped. Structs that were not used
 // for long are in no cache: the next ones are fetched meanwhile, which takes a fraction of the time.
 template <class F>
-void for_each_descriptor(F f) {
-    const descriptor_chunks& chunks = the_descriptors;
+void for_each_goroutine(F f) {
+    const goroutine_chunks& chunks = the_goroutines;
     const std::size_t n = chunks.count.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < n; ++i) {
         goroutine* chunk = chunks.at[i].load(std::memory_order_relaxed);
-        const std::size_t used = i + 1 < n ? descriptors_in_a_chunk
+        const std::size_t used = i + 1 < n ? goroutines_in_a_chunk
             : chunks.last_used.load(std::memory_order_acquire);
         for (std::size_t k = 0; k < used; ++k) {
             constexpr std::size_t ahead = 12;  // a fetch of one that is not used, or not there, does no harm
