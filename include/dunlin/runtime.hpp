@@ -119,7 +119,8 @@ struct runtime_stats {
     unsigned threads = 0;           ///< threads that run goroutines
     unsigned idle_threads = 0;
     std::size_t goroutines = 0;     ///< alive
-    std::size_t runnable = 0, running = 0, waiting = 0, preempted = 0;  ///< by state; costs a walk over all descriptors
+    /// by state; costs a walk over all goroutine structs
+    std::size_t runnable = 0, running = 0, waiting = 0, preempted = 0;
     std::size_t global_queue = 0;
     std::size_t stacks_in_use = 0;  ///< handed out, the processors' reserves included
     std::size_t stack_bytes_reserved = 0;

@@ -62,7 +62,8 @@ void throw_null_function(const char* operation) {
     return {reinterpret_cast<goroutine_handle*>(g), g->frame()};
 }
 
-// In the common case (a machine, no options, no labels, a callable that fits into the struct) all of it is here:
+// In the common case (a machine, no options, a parent without an extra part, a callable that fits into the struct) all
+// of it is here:
 // the struct is the first of the processor's free ones. Else make_any().
 new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
     const sched::creation_place place =
@@ -74,8 +75,8 @@ new_goroutine make(std::size_t bytes, std::size_t align, const go_options* optio
     m = sched::enter(m);
     sched::processor* p = sched::processor_of(m);
     sched::goroutine* g = p->free_goroutines;
-    const bool has_labels = m->current.load(std::memory_order_relaxed)->extra != nullptr;
-    if (DUNLIN_UNLIKELY(g == nullptr || p->next_id == p->last_id || has_labels)) {
+    const bool parent_has_extra = m->current.load(std::memory_order_relaxed)->extra != nullptr;
+    if (DUNLIN_UNLIKELY(g == nullptr || p->next_id == p->last_id || parent_has_extra)) {
         sched::leave(m);
         return make_any(bytes, align, options, place);
     }

@@ -38,7 +38,7 @@ reach::reach(std::size_t count) noexcept
     : waiting_(count),
       by_id_(count),
       by_stack_(count),
-      by_descriptor_(count),
+      by_struct_(count),
       chunk_room_(sched::the_goroutines.count.load(std::memory_order_acquire) + 1),  // plain threads may make more
       chunks_(chunk_room_),
       ended_room_(chunk_room_ * sched::goroutines_in_a_chunk),
@@ -48,7 +48,7 @@ reach::reach(std::size_t count) noexcept
       stack_pointers_(max_stack_pointers),
       to_do_(4 * count + (1 << 16)),
       reader_room_(sizeof(platform::memory_reader) + alignof(platform::memory_reader)) {
-    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_descriptor_.usable() ||
+    if (!waiting_.usable() || !by_id_.usable() || !by_stack_.usable() || !by_struct_.usable() ||
         !chunks_.usable() || !ended_.usable() || !regions_.usable() || !holes_.usable() || !stack_pointers_.usable() ||
         !to_do_.usable() || !reader_room_.usable()) {
         give_up("there is no memory for it");
@@ -72,7 +72,7 @@ void reach::add(const goroutine& g) noexcept {
             {&g, g.id, g.waits_since_ns, nullptr, sp, becomes_first ? first : waiting_[first].next_on_stack, false}))
         return;
     by_id_.set(g.id, n);
-    by_descriptor_.set(address_of(&g), n);
+    by_struct_.set(address_of(&g), n);
     if (!becomes_first) waiting_[first].next_on_stack = n;
     if (becomes_first && slot != 0) by_stack_.set(slot, n);
 }
@@ -133,7 +133,7 @@ void reach::hole(std::uintptr_t begin, std::size_t bytes) noexcept {
 
 bool reach::list_holes() noexcept {
     const auto own = [&](const auto& array) { hole(address_of(array.range().begin), array.range().bytes); };
-    own(waiting_), own(by_id_), own(by_stack_), own(by_descriptor_), own(chunks_), own(ended_);
+    own(waiting_), own(by_id_), own(by_stack_), own(by_struct_), own(chunks_), own(ended_);
     own(regions_), own(holes_), own(stack_pointers_), own(to_do_), own(reader_room_);
     hole(address_of(park::the_lot), sizeof park::the_lot);
     stack::stacks.for_each_range([&](platform::memory_range r) {
@@ -147,8 +147,8 @@ bool reach::list_holes() noexcept {
         const std::uintptr_t chunk = address_of(chunks.at[i].load(std::memory_order_relaxed));
         hole(chunk, sched::goroutine_chunks::chunk_bytes);
         chunks_.set(chunk / sched::goroutine_chunks::chunk_bytes, static_cast<std::uint32_t>(i));
-        descriptors_ = {std::min(descriptors_.begin, chunk),
-            std::max(descriptors_.end, chunk + sched::goroutine_chunks::chunk_bytes)};
+        structs_ = {std::min(structs_.begin, chunk),
+            std::max(structs_.end, chunk + sched::goroutine_chunks::chunk_bytes)};
     }
     heap_->for_each_heap([&](address_range r) { hole(r.begin, r.end - r.begin); });
     std::sort(
@@ -197,7 +197,7 @@ void reach::scan_goroutines() noexcept {
     sched::for_each_goroutine([&](const goroutine& g) {
         const goroutine_state state = g.state.load(std::memory_order_acquire);
         if (state == goroutine_state::dead) return;
-        if (by_descriptor_.find(address_of(&g)) != none) return;
+        if (by_struct_.find(address_of(&g)) != none) return;
         scan_closure(g);
         reach_joiner(g);
         const stack::slot* s = g.stack;
@@ -268,7 +268,7 @@ bool reach::in_time() noexcept {
 
 void reach::look(std::uintptr_t word) noexcept {
     if (const stack::slot* s = slot_of(word)) return look_at_slot(*s, word);
-    if (const goroutine* g = descriptor_of(word)) return look_at_descriptor(*g, word);
+    if (const goroutine* g = struct_of(word)) return look_at_struct(*g, word);
     if (const std::optional<address_range> block = heap_->reach(word)) {
         if (!blocks_to_do_->add(*block)) give_up("there is no memory for it");
     }
@@ -283,8 +283,8 @@ const stack::slot* reach::slot_of(std::uintptr_t word) const noexcept {
     return stacks_.contains(word) ? stack::stacks.lookup(reinterpret_cast<const void*>(word)).owner : nullptr;
 }
 
-const goroutine* reach::descriptor_of(std::uintptr_t word) const noexcept {
-    if (!descriptors_.contains(word)) return nullptr;
+const goroutine* reach::struct_of(std::uintptr_t word) const noexcept {
+    if (!structs_.contains(word)) return nullptr;
     // chunks are aligned to their size
     const std::uint32_t chunk = chunks_.find(word / sched::goroutine_chunks::chunk_bytes);
     if (chunk == none) return nullptr;
@@ -303,9 +303,9 @@ void reach::look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept {
 // A task, a queue and the runtime refer to the goroutine's struct itself; none of them gets from there to what a
 // goroutine has that has not ended. Code that has an address within the closure does. The task of a goroutine that has
 // ended gets the result from the closure.
-void reach::look_at_descriptor(const goroutine& g, std::uintptr_t word) noexcept {
+void reach::look_at_struct(const goroutine& g, std::uintptr_t word) noexcept {
     const address_range closure{address_of(g.inline_frame), address_of(g.inline_frame) + sched::inline_frame_bytes};
-    if (by_descriptor_.find(address_of(&g)) != none) {
+    if (by_struct_.find(address_of(&g)) != none) {
         if (closure.contains(word)) reach_stack(g.stack);
         return;
     }
@@ -342,7 +342,7 @@ void reach::look_from(const waiting& w) noexcept {
 void reach::reach_joiner(const goroutine& child) noexcept {
     const goroutine* const joiner = park::joiner_of(&child);
     if (joiner == nullptr) return;
-    if (const std::uint32_t n = by_descriptor_.find(address_of(joiner)); n != none) reach_stack(joiner->stack);
+    if (const std::uint32_t n = by_struct_.find(address_of(joiner)); n != none) reach_stack(joiner->stack);
 }
 
 void reach::push(address_range range) noexcept {
@@ -362,10 +362,10 @@ void reach::drain() noexcept {
 
 bool reach::object_reached(const void* object) const noexcept {
     const std::uintptr_t a = address_of(static_cast<const std::byte*>(object));
-    const goroutine* const g = descriptor_of(a);
+    const goroutine* const g = struct_of(a);
     const stack::slot* const s = slot_of(a);
     if (g != nullptr || s != nullptr) {
-        const std::uint32_t n = g != nullptr ? by_descriptor_.find(address_of(g)) : by_stack_.find(address_of(s));
+        const std::uint32_t n = g != nullptr ? by_struct_.find(address_of(g)) : by_stack_.find(address_of(s));
         return n == none || waiting_[n].reached;
     }
     return !heap_->in_heap(a) || heap_->reached(a);

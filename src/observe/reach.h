@@ -97,12 +97,12 @@ private:
     void look(std::uintptr_t word) noexcept;
     void look_at_all(const std::uintptr_t* words, std::size_t count) noexcept;
     void look_at_slot(const stack::slot& s, std::uintptr_t word) noexcept;
-    void look_at_descriptor(const sched::goroutine& g, std::uintptr_t word) noexcept;
+    void look_at_struct(const sched::goroutine& g, std::uintptr_t word) noexcept;
     bool note_ended(const sched::goroutine& g) noexcept;
     void look_from(const waiting& w) noexcept;
     void reach_stack(const stack::slot* s) noexcept;
     const stack::slot* slot_of(std::uintptr_t word) const noexcept;
-    const sched::goroutine* descriptor_of(std::uintptr_t word) const noexcept;
+    const sched::goroutine* struct_of(std::uintptr_t word) const noexcept;
     bool in_time() noexcept;
     void reach_joiner(const sched::goroutine& child) noexcept;
     void push(address_range range) noexcept;
@@ -116,7 +116,7 @@ private:
     static constexpr std::size_t max_regions = 1 << 16, max_stack_pointers = 1 << 14;
 
     mapped_array<waiting> waiting_;
-    mapped_index by_id_, by_stack_, by_descriptor_;
+    mapped_index by_id_, by_stack_, by_struct_;
     std::size_t chunk_room_;
     mapped_index chunks_;                         // chunks of goroutine structs, by address in units of the chunk size
     std::size_t ended_room_;
@@ -128,7 +128,7 @@ private:
     mapped_array<address_range> to_do_;           // ranges to look through: stacks and closures; then blocks
     std::optional<mapped_array<address_range>> blocks_to_do_;
     std::optional<heap_map> heap_;
-    address_range stacks_{~std::uintptr_t{0}, 0}, descriptors_{~std::uintptr_t{0}, 0};
+    address_range stacks_{~std::uintptr_t{0}, 0}, structs_{~std::uintptr_t{0}, 0};
     std::int64_t until_ns_ = 0;
     mapped_array<std::byte> reader_room_;
     platform::memory_reader* reader_ = nullptr;

@@ -1,10 +1,9 @@
 // waiter.h - how anything waits, from a goroutine or from a plain thread, for one thing or for several.
 //
-// Data       A waiter stands on the stack of the goroutine or thread that waits. It is of one of two kinds (a third,
-//            for coroutines, will need no change in the primitives): a goroutine, which is parked, or a thread, which
-//            sleeps on the waiter's word. A wait_node is its place in the queue of one thing that it waits for, under
-//            that thing's lock. Most wait for one thing and need one node, which the waiter itself is; a select has one
-//            per case, and a deadline or a context is one more.
+// Data       A waiter stands on the stack of the goroutine or thread that waits. It is of one of two kinds: a
+//            goroutine, which is parked, or a thread, which sleeps on the waiter's word. A wait_node is its place in
+//            the queue of one thing that it waits for, under that thing's lock. Most wait for one thing and need one
+//            node, which the waiter itself is; a select has one per case, and a deadline or a context is one more.
 // Protocol   wait                                        wake
 //            1  lock the thing; nothing to wait for? out   1  lock the thing, take a node off the queue
 //            2  prepare(); put the node on the queue       2  claim() it; false: another waker has woken this waiter,

@@ -7,8 +7,8 @@
 //            open counts as one
 // Protocol   enter      CAS: in and one use more; fails if closed, or if one of that kind is in (then the caller
 //                       queues, fd_record.cpp)
-//            leave      CAS: out and one use less. Others of that kind wait: the descriptor hands on instead (under its
-//                       lock)
+//            leave      CAS: out and one use less. If others of that kind wait, the leaver lets one of them in instead
+//                       (under the descriptor's lock)
 //            close      CAS: closed; the user that brings the uses to zero from then on closes the descriptor
 //            The bits for waiters change only under the descriptor's lock, and are set only while a reader (or writer)
 //            is in. So either that reader sees them when it leaves, or the CAS that would set them fails.

@@ -447,7 +447,8 @@ void fd_record::forget_frozen_here() noexcept {
 }
 
 void fd_record::forget_frozen() noexcept {
-    static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;  // one of them leaves
+    // or two callers would leave for one holder
+    static platform::ranked_lock<platform::lock_rank::registry> one_at_a_time;
     std::scoped_lock guard(one_at_a_time);
     // Only plain threads use the records of slabs that are added from now on.
     records.lock.lock();

@@ -3,7 +3,8 @@
 // Lifetime   Records are never freed, only reused: an event under way may still name one. The tag contains a number
 //            that changes with each use of the record, and is compared under the lock. A handle (net::stream and the
 //            like) holds its record until its own end; the operations under way hold the open descriptor (fd_mutex.h).
-//            close() wakes all waiters, and waits until the last user has closed the descriptor.
+//            close() wakes all waiters, and waits until the last user has closed the descriptor, two seconds at
+//            most.
 // Readiness  edges[d]: the number of events for direction d; the poller increments it. drained[d]: the value of
 //            edges[d] at which an attempt last found nothing left.
 //              operation                                   poller
@@ -81,8 +82,8 @@ public:
     // Undoes open(): gives the record back, and the caller owns `fd` again. No other thread knows the record yet.
     void give_back_fd() noexcept;
 
-    // Wakes all waiters. True for the first call. Returns when the descriptor has been closed; for a blocking one it
-    // returns at once, since a call on it may last long.
+    // Wakes all waiters. True for the first call. Returns when the descriptor has been closed, or after two
+    // seconds; for a blocking one at once, since a call on it may last long.
     bool close() noexcept;
     // The same without waiting, by a thread other than the owner: a simulated host is switched off.
     void close_under_owner() noexcept;
@@ -162,8 +163,8 @@ public:
     static fd_record* of_tag(std::uint64_t tag) noexcept;
     // The number of waiters for an edge on the descriptor with this tag; 0 if it is closed. Called inside the runtime.
     static std::int64_t waiters_of(std::uint64_t tag) noexcept;
-    // Takes frozen goroutines off the queues, and leaves where they are in. Other threads may run or stand still.
-    // Called by a thread without a machine.
+    // Takes frozen goroutines off the queues, and leaves the fd mutex for those that are in it. Other threads may run
+    // or stand still. Called by a thread without a machine.
     static void forget_frozen() noexcept;
     static std::size_t open_count() noexcept { return open_descriptors.load(std::memory_order_relaxed); }
 

@@ -211,7 +211,7 @@ void chain_of(int n) {
     EXPECT_EQ(dunlin::runtime::num_goroutines(), 0u);
     const std::size_t grown = resident_in_the_chain - std::min(resident_in_the_chain, resident_at_start);
     std::printf("    %d goroutines and channels: %zu bytes each\n", n, grown / static_cast<std::size_t>(n));
-    // A page of stack, the descriptor and the channel.
+    // A page of stack, the goroutine's struct and the channel.
     if (!support::sanitized) {
         EXPECT_LE(grown, static_cast<std::size_t>(n) * 5300 + (std::size_t{64} << 20));
     }

@@ -16,7 +16,7 @@ struct config {
     bool symmetric = false;      // no membarrier: E2 is a fence, T2 one in the taker only
     bool word_is_p = false;      // the handshake asks m->p itself
     bool patient = false;        // the takers wait for the machine to come out
-    bool late_s3 = false;        // S3 after the retake lock is free again
+    bool late_q3 = false;        // Q3 after the retake lock is free again
     bool relaxed_leave = false;  // L1 does not release
     bool relaxed_give_back = false;
     std::vector<const char*> without = {};
@@ -78,19 +78,19 @@ private:
                 begin_section(t);
                 t.go("in");
             }},
-            {"slow", "in_runtime = 0 (S1)", [this](turn& t) { t.store_release(in_runtime_, 0); }},
-            {"S2", "lock retake", [this](turn& t) { t.lock(retake_); }},
+            {"slow", "in_runtime = 0 (Q1)", [this](turn& t) { t.store_release(in_runtime_, 0); }},
+            {"Q2", "lock retake", [this](turn& t) { t.lock(retake_); }},
         };
-        const step inside = {"S3", "in_runtime = 1", [this](turn& t) { t.store(in_runtime_, 1); }};
-        if (!c_.late_s3) p.push_back(inside);
+        const step inside = {"Q3", "in_runtime = 1", [this](turn& t) { t.store(in_runtime_, 1); }};
+        if (!c_.late_q3) p.push_back(inside);
         p += {
-            {"S3", "m->p?", [this](turn& t) {
+            {"Q3", "m->p?", [this](turn& t) {
                 if (t.load(p_) == 0) return t.fail("a thief has kept the processor");
                 begin_section(t);
             }},
             {"", "unlock retake", [this](turn& t) { t.unlock(retake_); }},
         };
-        if (c_.late_s3) p.push_back(inside);
+        if (c_.late_q3) p.push_back(inside);
         p += {
             {"in", "processor_of(m)", [this](turn& t) {
                 if (t.load(p_) == 0) t.fail(null_inside);
@@ -172,9 +172,9 @@ TEST(RetakeModel, TheHandshakeWordMustNotBeTheMachinesProcessorPointer) {
     EXPECT_TRUE(breaks_h1({.mem = memory::sequential, .word_is_p = true}, null_inside));
 }
 
-// Between the unlock and S3 the machine thinks that it is inside, and the next taker that it is not.
-TEST(RetakeModel, AMachineSaysThatItIsInsideS3BeforeItFreesTheLock) {
-    EXPECT_TRUE(breaks_h1({.takers = 2, .mem = memory::sequential, .late_s3 = true}, both_inside));
+// Between the unlock and Q3 the machine thinks that it is inside, and the next taker that it is not.
+TEST(RetakeModel, AMachineSaysThatItIsInsideQ3BeforeItFreesTheLock) {
+    EXPECT_TRUE(breaks_h1({.takers = 2, .mem = memory::sequential, .late_q3 = true}, both_inside));
 }
 
 TEST(RetakeModel, LeavingAndGivingBackRelease) {
@@ -402,10 +402,10 @@ private:
             {"E1", "in_runtime = 1", [=](turn& t) { t.store(m.in_runtime, 1); }},
             {"E3", "taken?", [=](turn& t) { t.go(t.load(m.taken) == 0 ? "in" : "slow"); }},
             // enter_slow()
-            {"slow", "in_runtime = 0 (S1)", [=](turn& t) { t.store_release(m.in_runtime, 0); }},
-            {"S2", "lock last_p->retake", [=, this](turn& t) { t.lock(retake_of_mine(t)); }},
-            {"S3", "in_runtime = 1", [=](turn& t) { t.store(m.in_runtime, 1); }},
-            {"S3", "m->p?", [=, this](turn& t) { t.local(p_index) = has_it(t); }},
+            {"slow", "in_runtime = 0 (Q1)", [=](turn& t) { t.store_release(m.in_runtime, 0); }},
+            {"Q2", "lock last_p->retake", [=, this](turn& t) { t.lock(retake_of_mine(t)); }},
+            {"Q3", "in_runtime = 1", [=](turn& t) { t.store(m.in_runtime, 1); }},
+            {"Q3", "m->p?", [=, this](turn& t) { t.local(p_index) = has_it(t); }},
             {"", "unlock last_p->retake", [=, this](turn& t) {
                 t.unlock(retake_of_mine(t));
                 if (t.local(p_index) != 0) t.go("in");

@@ -22,6 +22,8 @@ namespace io = dunlin::io;
 
 // The system call: a count, or -errno, without touching errno. A sanitizer must see libc's function.
 long system_peek(int fd, void* data, std::size_t size) noexcept {
+    if (dunlin::netpoll::is_simulated(fd)) return -EOPNOTSUPP;
+    size = io::at_most(size);
     if constexpr (dunlin::stack::sanitizing || dunlin::stack::thread_sanitizing) {
         return io::by_libc([=] { return ::recv(fd, data, size, MSG_PEEK); });
     } else {
@@ -30,7 +32,7 @@ long system_peek(int fd, void* data, std::size_t size) noexcept {
     }
 }
 
-// The call behind the forms. It reads, so it has the turn of readers, and their deadline.
+// The call behind the forms. It reads, so it enters as a reader, and has their deadline.
 std::size_t io_peek(detail::io_descriptor* d, dunlin::mutable_buffer b, const detail::wait_limit* limit,
                     std::error_code& ec, const std::source_location& where) {
     const io::fd_guard mine(d, dunlin::netpoll::direction::read, limit, where, ec);
@@ -106,7 +108,7 @@ TEST(NewCall, EndsByItsContextAndByTheReadersDeadlineAndByAClose) {
     });
 }
 
-TEST(NewCall, LeavesTheTurnToTheNextReader) {
+TEST(NewCall, LetsTheNextReaderIn) {
     dunlin::run([] {
         auto [client, server] = support::connected("tcp");
         dunlin::wait_group all;

@@ -1,6 +1,6 @@
 // Which operations may use a descriptor: the fd mutex by itself, and with the queues of operations that wait for their
 // turn. Ports of Go's internal/poll/fd_mutex_test.go, under Go's names (NET-15, NET-16 of the conformance list), and
-// what is different here: turns are handed on.
+// what is different here: the one that leaves lets the next one in.
 #include <array>
 #include <atomic>
 #include <random>
@@ -40,7 +40,7 @@ protected:
 class FdMutexOfDescriptor : public support::each_p {};
 EACH_P(FdMutexOfDescriptor);
 
-bool take_turn(fd_record* d, direction dir, std::error_code& ec) {
+bool enter(fd_record* d, direction dir, std::error_code& ec) {
     return static_cast<bool>(fd_guard(d, dir, nullptr, std::source_location::current(), ec));
 }
 
@@ -139,9 +139,9 @@ TEST_F(FdMutex, TestMutexOverflowPanic) {
     EXPECT_DEATH(g.enter(direction::read), "too many concurrent operations on a single file or socket");
 }
 
-// ---- turns ----------------------------------------------------------------------------------------------------------
+// ---- entering -------------------------------------------------------------------------------------------------------
 
-// NET-15: waiters for a turn are woken by close, goroutines and threads.
+// NET-15: those that wait to enter are woken by close, goroutines and threads.
 TEST_P(FdMutexOfDescriptor, TestMutexCloseUnblock) {
     run([] {
         for (const direction dir : both) {
@@ -151,14 +151,14 @@ TEST_P(FdMutexOfDescriptor, TestMutexCloseUnblock) {
             std::atomic<int> came{0};
             dunlin::wait_group goroutines;
             std::vector<std::thread> threads;
-            const auto wait_for_turn = [&came, d, dir] {
+            const auto wait_to_enter = [&came, d, dir] {
                 ++came;
                 std::error_code ec;
-                EXPECT_FALSE(take_turn(d, dir, ec));
+                EXPECT_FALSE(enter(d, dir, ec));
                 EXPECT_EQ(ec, is_closed);
             };
-            for (int i = 0; i < 4; ++i) goroutines.go(wait_for_turn);
-            for (int i = 0; i < 2; ++i) threads.emplace_back(wait_for_turn);
+            for (int i = 0; i < 4; ++i) goroutines.go(wait_to_enter);
+            for (int i = 0; i < 2; ++i) threads.emplace_back(wait_to_enter);
             support::eventually([&] { return came == 6; });
             dunlin::sleep_for(1ms);
             dunlin::wait_group closer;
@@ -198,7 +198,7 @@ TEST_P(FdMutexOfDescriptor, ATurnIsHandedToTheOldestWaiter) {
     });
 }
 
-TEST_P(FdMutexOfDescriptor, AWaiterThatGivesUpDoesNotGetTheTurn) {
+TEST_P(FdMutexOfDescriptor, AWaiterThatGivesUpIsNotLetIn) {
     run([] {
         auto [a, b] = dunlin::net::stream_pair();
         fd_record* d = dunlin::io_access::of(a);

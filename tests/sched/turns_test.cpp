@@ -133,7 +133,7 @@ TEST_F(Turns, TheMarksOfAGoroutineAreApart) {
 
 TEST_F(Turns, AProcessorAloneMeasuresNothing) {
     dunlin::runtime::set_max_procs(1);
-    forget_enterings(p.get());
+    forget_turns(p.get());
     EXPECT_TRUE(has_short_turns(p.get()));
     EXPECT_FALSE(p->looks_at_push);
     note_long_turn(p.get(), longest_turn_ns);  // by a monitor that was attentive before; nothing would take it back

@@ -29,7 +29,7 @@ const add leaves{"edge/leaves", exhaustively(), [](sim::scenario& s) {
         sched::commit_departure(&m);
     });
     s.thread("taker", [&] {
-        if (sched::ready_to_run(&g)) sim::require(context.by_it.get() == 1, "it is taken over before it has left");
+        if (sched::can_switch_to(&g)) sim::require(context.by_it.get() == 1, "it is taken over before it has left");
     });
 }};
 

@@ -62,8 +62,8 @@ struct event_source {
     // Forgets every event of goroutines of a run() that has returned. The world is stopped.
     virtual void forget_all() noexcept = 0;
     // Called by the thread maker, since it may wait and free memory. Goroutines of a run() that has returned were lost
-    // only now: they had blocked in the kernel, or were where they must not be stopped. Ends their turns at
-    // descriptors, for which others may wait.
+    // only now: they had blocked in the kernel, or were where they must not be stopped. Leaves the fd mutexes of the
+    // descriptors where they are in, for which others may wait.
     virtual void forget_lost() noexcept = 0;
 };
 

@@ -21,7 +21,7 @@ struct monitor_notes {
     machine* owner = nullptr;
     std::uint64_t progress = 0;
     std::int64_t stuck_since_ns = 0;
-    std::int64_t turn_began_ns = 0;             // when that goroutine got this processor
+    std::int64_t got_it_ns = 0;             // when that goroutine got this processor
     std::int64_t slice_began_ns = 0;            // the same, minus what it had used of its slice before it was preempted
     std::uint32_t blocking_tick = 0;
     // The machine was in a call at the last look; how many such calls have ended by themselves since the processor had

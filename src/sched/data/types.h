@@ -58,7 +58,7 @@ inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
-// A goroutine that computes has its processor for at least this long in each turn before the processor is lent to
+// A goroutine that computes has its processor for at least this long in each slice before the processor is lent to
 // goroutines that were just woken; these may have it for this long before the lender is stopped (retake.cpp,
 // Lending).
 inline constexpr std::int64_t lend_ns = 200'000;
@@ -445,7 +445,7 @@ struct machine_running {
     goroutine* leaving = nullptr;               // itself: the goroutine whose registers the switch under way is saving
     goroutine* next = nullptr;                  // itself: what the context that is switched to is to run
     stack::slot* next_stack = nullptr;          // itself: the stack on which it starts that
-    stack::context scheduler_context;           // itself: where execution goes on on the thread's own stack
+    stack::context scheduler_context;           // itself: where execution goes on on the scheduler's stack
     thread_call call;                           // itself: to be made there
     stack::exception_state* exceptions = nullptr;  // constant: the thread's record
     int* error_number = nullptr;                // constant: the thread's errno
@@ -466,9 +466,9 @@ struct machine_running {
     owned<const void*> blocking_place;          // itself: where its last blocking() was; only for comparison
     owned<bool> must_end;                       // itself: its goroutine ended wired to it; or written by the thread
                                                 // that took it off the idle list to end it
-    // itself: its thread is in a thread_call, where it may hold our
+    // itself: its thread is in a thread_call, where it may hold our locks as any plain thread may; no signal is sent to
+    // it
     platform::atomic<bool> in_thread_call{false};
-                                                     // locks as any plain thread may; no signal is sent to it
 };
 
 // For a machine that sleeps without work. The waker writes what it hands over before it writes wake_word; the lists:
@@ -495,7 +495,7 @@ struct machine_detached {
     // set by the monitor, cleared by itself: its goroutine would have been preempted but for its no_preempt scope, or
     // makes one short call after another
     platform::atomic<bool> preempt_later{false};
-    // itself, in the handler; the monitor reads: how many of its next turns are short (preempt.h, Spin locks)
+    // itself, in the handler; the monitor reads: how many of its next slices are short (preempt.h, Spin locks)
     owned<std::uint32_t> spins;
     std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine last stopped while it spun
     // itself, in the handler: how often in a row it was asked to stop where it must not

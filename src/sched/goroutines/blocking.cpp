@@ -7,7 +7,7 @@
 //                    (retake.cpp). So a short call costs only a few stores. Where calls have lasted before (score),
 //                    and a goroutine waits, the processor is handed on at once.
 //            end     enter(): the processor is still here, or the goroutine gets another, or queues
-//                    (reenter.cpp). The goroutine gives way here if its turn is over (preempt_later): the
+//                    (reenter.cpp). The goroutine gives way here if its slice is over (preempt_later): the
 //                    monitor never takes a processor from an endless series of short calls.
 // Score      0 to 4 for each place. 0: there has been no call. If a goroutine waits, the first call calls the monitor,
 //            which would find the call only in its next round, up to a millisecond later. 1: no call has lasted yet,
@@ -127,10 +127,10 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
     self->reason.store(entry.reason_before, std::memory_order_relaxed);
     m = enter_from_call(m);
     if (DUNLIN_UNLIKELY(self->marks.traced())) note_if_traced(m, tracing::kind::call_end, self);
-    const bool turn_is_over = m->preempt_later.load(std::memory_order_relaxed) && !(self->flags & goroutine::pinned);
-    if (DUNLIN_UNLIKELY(turn_is_over)) m->preempt_later.store(false, std::memory_order_relaxed);
+    const bool slice_is_over = m->preempt_later.load(std::memory_order_relaxed) && !(self->flags & goroutine::pinned);
+    if (DUNLIN_UNLIKELY(slice_is_over)) m->preempt_later.store(false, std::memory_order_relaxed);
     leave(m);
-    if (DUNLIN_UNLIKELY(turn_is_over)) yield();
+    if (DUNLIN_UNLIKELY(slice_is_over)) yield();
 }
 
 bool begin_no_preempt() noexcept {

@@ -16,7 +16,7 @@
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
-//  exit_goroutine    running    dead       its own stack          the goroutine itself
+//  end_goroutine     running    dead       its own stack          the loop (exit_goroutine() unwinds to it); run_in_place()
 //  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
 //                                                                 (reenter.cpp)
 //  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to
@@ -33,7 +33,7 @@
 //    and the context that it switches to sets `saved` (`commit_departure()`, switch.h): that commits the departure. The
 //    executor, the machine that is about to run g, looks at `saved`. If it is not set yet, the executor does NOT wait
 //    where it is: it may be leaving a goroutine itself, and the other machine may be waiting for that goroutine. It
-//    switches to its thread's own stack first (that commits its own departure) and waits there. The wait is as long as
+//    switches to the scheduler's stack first (that commits its own departure) and waits there. The wait is as long as
 //    a switch takes, unless the kernel preempts the leaving thread during the switch. (Go instead switches to the
 //    scheduler's stack first and runs an "unlock function" there; we switch from goroutine to goroutine directly, and
 //    locks are released before the switch: docs/decisions/002-leaving.md.)
@@ -144,12 +144,12 @@ goroutine* make_goroutine(std::size_t bytes, std::size_t align, std::size_t stac
     processor* p = m ? processor_of(m) : nullptr;
     goroutine* g = take_goroutine(p);
     if (g) g->id = next_goroutine_id(p);
-    const bool has_labels = m && m->current.load(std::memory_order_relaxed)->extra != nullptr;
+    const bool parent_has_extra = m && m->current.load(std::memory_order_relaxed)->extra != nullptr;
     if (m) leave(m);
     if (!g) throw std::bad_alloc();
     g->created_at = where;
     g->flags = 0;
-    if (DUNLIN_UNLIKELY(bytes > inline_frame_bytes || align > 16 || stack_bytes != 0 || has_labels)) {
+    if (DUNLIN_UNLIKELY(bytes > inline_frame_bytes || align > 16 || stack_bytes != 0 || parent_has_extra)) {
         try {
             make_parts(g, bytes, align, stack_bytes);
         } catch (...) {
@@ -249,7 +249,7 @@ namespace {
         // This processor's list is private to it until after the jump; the stacks that put_stack() gives away are
         // others.
         put_stack(processor_of(m), mine);
-        if (next != nullptr && next->stack != nullptr && ready_to_run(next)) {
+        if (next != nullptr && next->stack != nullptr && can_switch_to(next)) {
             view = tool_view(next->stack);
             to = take_over(m, next);
         } else {
@@ -348,7 +348,7 @@ namespace {
     stack::context fresh;
     stack::slot* s;
     const bool wired = self->flags & goroutine::wired;
-    if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && ready_to_run(next) && !wired)) {
+    if (DUNLIN_LIKELY(next != nullptr && next->stack != nullptr && can_switch_to(next) && !wired)) {
         // before the take-over: after it, the stack is in use
         const stack::sanitizer_stack view = tool_view(next->stack);
         to = take_over(m, next);
@@ -394,9 +394,9 @@ namespace {
 
 namespace {
 
-// A goroutine that yields goes to the tail of the local queue, and every eighth time to the tail of the global one. Go
-// always uses the global queue. A processor would then take the scheduler lock for each yield, and several would
-// contend for it (77 ns a yield at P = 2). The local queue is as fair among the goroutines in it, and every eighth
+// A goroutine that yields goes to the tail of the local queue, and every eighth time, if the global queue is not empty,
+// to the tail of that one. Go always uses the global queue. A processor would then take the scheduler lock for each
+// yield, and several would contend for it. The local queue is as fair among the goroutines in it, and every eighth
 // yield lets the oldest of the global queue run, so that those have their turns too. find_local() gives the guarantee
 // for the global queue (every 61st tick).
 constexpr std::uint64_t yields_per_exchange = 8;
@@ -553,6 +553,7 @@ void ready_polled(goroutine_list& list) noexcept {
         push_local(p, g);
     }
     submit_barrier();
+    // If it is one goroutine, this machine runs it next (wake.h, Left out).
     if (p->queue.size() + (p->run_next.load(std::memory_order_relaxed) != nullptr) > 1) wake_if_idle();
 }
 
@@ -565,8 +566,8 @@ namespace {
     if (g->flags & goroutine::main) hooks.main_ended(g);
 }
 
-// The function has returned, or was unwound. The exchange of `join` is the last use of g: from then on g belongs to the
-// joiner.
+// The function has returned, or was unwound. The exchange of `join` is the last use of g, which belongs to the joiner
+// from then on; unless its holder has let it go: then wake_joiner() puts it back.
 [[gnu::always_inline]] inline void end_goroutine(machine* m, goroutine* g) noexcept {
     processor* p = processor_of(m);
     p->counts.ended.add();

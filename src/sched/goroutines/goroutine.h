@@ -44,11 +44,11 @@ bool start_inside_runtime(void (*entry)(void*), void* argument, creation_place w
 // Waiting -> runnable. Called by the thread that took g's waiter off its queue, which may be any thread. g may run and
 // end before this returns.
 void ready(goroutine* g) noexcept;
-// Readies many at once, linked by `link`, and then wakes a machine.
+// Puts many, linked by `link`, into the global queue, and wakes a machine.
 void ready_all(goroutine_list& list, tracing::cause why = tracing::cause::outside) noexcept;
 
-// Readies waiting goroutines: puts them at the tail of this machine's local queue (without a processor: of the global
-// one).
+// Readies waiting goroutines: puts them at the tail of this machine's local queue; of the global one without a
+// processor, or if the local one is crowded.
 void ready_polled(goroutine_list& list) noexcept;
 
 // Running -> waiting. First half: after it, and while the caller still holds the lock of what it waits on, others may

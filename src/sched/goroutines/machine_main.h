@@ -1,4 +1,4 @@
-// machine_main.h - the code on the machine's own stack: what a thread does between the goroutines that it runs. Its
+// machine_main.h - the code on the scheduler's stack: what a thread does between the goroutines that it runs. Its
 // entry, machine_main(), is declared in machines/machine.h, since machine.cpp calls it.
 #pragma once
 

@@ -27,13 +27,13 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// S1 to S3 of handshake.h. True: this machine has a processor after all.
+// Q1 to Q3 of handshake.h. True: this machine has a processor after all.
 bool ask_for_it_back(machine* m) noexcept {
     for (;;) {
         processor* had = m->last_p;
-        m->in_runtime.store(0, std::memory_order_release);                    // S1
-        had->retake.lock();                                                   // S2
-        m->in_runtime.store(1, std::memory_order_relaxed);                    // S3
+        m->in_runtime.store(0, std::memory_order_release);                    // Q1
+        had->retake.lock();                                                   // Q2
+        m->in_runtime.store(1, std::memory_order_relaxed);                    // Q3
         platform::light_barrier();
         // Acquire pairs with the release of T4. A null may mean that another processor was given and taken again
         // meanwhile: then last_p names that other one.
@@ -44,7 +44,7 @@ bool ask_for_it_back(machine* m) noexcept {
     }
 }
 
-// Switches from goroutine `self` to the thread's own stack for good: self never runs again (its run() has returned).
+// Switches from goroutine `self` to the scheduler's stack for good: self never runs again (its run() has returned).
 [[noreturn]] void abandon(machine* m, goroutine* self) noexcept {
     self->state.store(goroutine_state::frozen, std::memory_order_release);
     call_monitor_for_lost();
@@ -134,6 +134,8 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
             self->saved.store(0, std::memory_order_relaxed);
             if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
             transition<goroutine_state::running, goroutine_state::runnable>(self->state);
+            // No wake: under this lock no processor is idle; or this machine has one, and searches from here (wake.h,
+            // G1).
             s.global.push_back(self);
         }
         s.lock.unlock();

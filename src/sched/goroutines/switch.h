@@ -15,14 +15,14 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 [[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
     if (goroutine* left = m->leaving) {
         m->leaving = nullptr;
-        // Release publishes left->context and everything on its stack; pairs with the acquire in ready_to_run().
+        // Release publishes left->context and everything on its stack; pairs with the acquire in can_switch_to().
         left->saved.store(1, std::memory_order_release);
     }
 }
 
 // May this machine switch to g directly? Not if g is still leaving (see the head of goroutine.cpp), and not if it is
 // wired to a thread of its own.
-[[gnu::always_inline]] inline bool ready_to_run(const goroutine* g) noexcept {
+[[gnu::always_inline]] inline bool can_switch_to(const goroutine* g) noexcept {
     return g->saved.load(std::memory_order_acquire) != 0 && !(g->flags & goroutine::wired);
 }
 

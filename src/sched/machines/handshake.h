@@ -13,12 +13,12 @@
 //            leave                                        T4  m->p = null, p->owner = null: the processor is ours
 //            L1  in_runtime = 0 (release)                 give back: the two pointers, then m->taken = 0 (release)
 //            enter_slow                                   patient: at T3, wait a while for in_runtime to become 0: the
-//            S1  in_runtime = 0                               machine cannot enter again, T1 stands
-//            S2  lock p->retake: no taker is at work
-//            S3  in_runtime = 1; m->p says whether we have it (`taken` does not: a patient taker may have raised it
+//            Q1  in_runtime = 0                               machine cannot enter again, T1 stands
+//            Q2  lock p->retake: no taker is at work
+//            Q3  in_runtime = 1; m->p says whether we have it (`taken` does not: a patient taker may have raised it
 //                again). If m->p is another processor than the one whose lock is held, or is null although last_p has
 //                changed, another thread gave us one meanwhile (and a taker may have taken it again). Then again from
-//                S1, with the lock of that processor.
+//                Q1, with the lock of that processor.
 // Proof      T2 is a full fence in the machine's thread too, somewhere in its program order. If it falls after E1, T3
 //            sees in_runtime = 1 (or a later L1, which releases everything the machine did). If it falls before E1, E3
 //            sees the 1 of T1.

@@ -234,7 +234,7 @@ void offer_processor(processor* p) noexcept {
     if (!taker_comes) return start_machine(p, false, wake_place::here);
     if (taker == nullptr) return;
     taker->comes_for_offer = true;
-    taker->wake_word.store(1, std::memory_order_release);  // as in start_idle_machine()
+    taker->wake_word.store(1, std::memory_order_release);  // as in hand_to()
     platform::futex_wake(taker->wake_word);
 }
 

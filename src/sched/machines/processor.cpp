@@ -237,7 +237,7 @@ void set_max_procs(std::uint32_t n) {
     note_time_of_procs(platform::real_now_ns());
     s.max_procs.store(n, std::memory_order_relaxed);
     s.lock.unlock();
-    for (std::uint32_t i = 0; i < n; ++i) forget_enterings(s.processor_at(i));
+    for (std::uint32_t i = 0; i < n; ++i) forget_turns(s.processor_at(i));
     start_world();
 }
 

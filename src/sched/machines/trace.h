@@ -80,7 +80,7 @@ struct event {
     std::uint64_t time;  // ticks()
     std::uint64_t g;
     std::uint64_t arg;
-    std::uint32_t turn;
+    std::uint32_t turn;  // of g. Of `steal`: how many; of a name: the length of its text
     std::uint16_t p;     // no_processor: none
     kind what;
     std::uint8_t detail;

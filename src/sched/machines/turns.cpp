@@ -81,7 +81,7 @@ void note_marks(processor* p, goroutine* g) noexcept {
     if (g->marks.traced()) tracing::note_run(p, g);
 }
 
-void forget_enterings(processor* p) noexcept {
+void forget_turns(processor* p) noexcept {
     p->turn_ns = turns_matter() ? unknown_turn_ns : 0;
     p->look_at_push(turns_matter());
 }

@@ -52,7 +52,7 @@ inline std::uint64_t turns_of(const processor* p) noexcept {
 // Is there another processor that could be woken? If not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
 // Any thread: from here on nothing is known about p's turns.
-void forget_enterings(processor* p) noexcept;
+void forget_turns(processor* p) noexcept;
 // Called by p's owner at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been
 // since the last look.
 void note_turns(processor* p, const machine* m) noexcept;

@@ -1,8 +1,8 @@
 // wake.h - when to wake a machine, and when to let one sleep.
 //
 // Problem    Work appears on any processor at any moment, and the state is spread out on purpose, so no thread sees all
-//            of it. Waking a thread costs 7 us of the waker's time and 14 to 54 us until it runs: waking too often is
-//            as bad as not waking.
+//            of it. Waking a thread costs its waker some microseconds (wake_cost_ns), and it takes tens until
+//            the thread runs: waking too often is as bad as not waking.
 // Guarantee  G1: if a goroutine is runnable and a processor is idle, then some machine is spinning (searching), or has
 //            yet to re-scan before it sleeps, or is about to be woken.
 // Data       idle_and_spinning = idle processors << 16 | spinning machines, one atomic word, so that a submitter asks
@@ -65,12 +65,12 @@
 // Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here every
 //            machine re-scans and the submitter may skip when nothing is idle, which is the common case in a busy
 //            program. Handing g to a parked thread: locality is lost. Waking on every submit: threads start and find
-//            nothing. A full fence in S2: 5 of the 20 ns that a spawn and its join take, against 7 to 11 us for the
+//            nothing. A full fence in S2: a quarter of a spawn and its join, against 7 to 11 us for the
 //            barrier in each retirement, where falling asleep costs as much again. No barriers at all: S3 may be read
 //            before S1 is visible (tests/model/wake_model_test.cpp, variants without S2 or R2, fail).
 // Source     Go 1.24 runtime/proc.go, "Worker thread parking/unparking". Differs as described.
 // Tests      tests/model/wake_model_test.cpp, tests/sched/lost_wakeup_stress_test.cpp, tests/sched/turns_test.cpp.
-//            stats().waits_while_idle measures W1.
+//            stats().waits_while_idle measures G1 (waits.h).
 #pragma once
 
 #include "platform/membarrier.h"

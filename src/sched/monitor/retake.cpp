@@ -173,14 +173,14 @@ bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t 
     n.owner = m;
     n.progress = progress;
     n.stuck_since_ns = now;
-    n.turn_began_ns = now;
+    n.got_it_ns = now;
     n.slice_began_ns = now;
     n.sampled = false;
     n.spins = false;
     if (m == nullptr) return false;
     n.blocking_tick = m->blocking_tick;
     if (m->resumed_ns == 0) return false;
-    n.turn_began_ns = m->resumed_ns;
+    n.got_it_ns = m->resumed_ns;
     n.slice_began_ns = m->resumed_ns - p->slice_used_ns;
     n.sampled = true;
     n.spins = m->spins != 0;
@@ -207,10 +207,10 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
         n.stuck_since_ns = o.now_ns;
         n.slice_began_ns = o.now_ns;
         if (!o.work_waits) return;
-        // The goroutine makes one short call after another: when its turn is over it gives way at the end of the next
+        // The goroutine makes one short call after another: when its slice is over it gives way at the end of the next
         // one (end_blocking()).
-        const std::int64_t turn = o.urgent || timer_is_due(p, o.now_ns) ? short_slice_ns : slice_ns;
-        if (o.now_ns - n.turn_began_ns >= turn) m->preempt_later.store(true, std::memory_order_relaxed);
+        const std::int64_t slice = o.urgent || timer_is_due(p, o.now_ns) ? short_slice_ns : slice_ns;
+        if (o.now_ns - n.got_it_ns >= slice) m->preempt_later.store(true, std::memory_order_relaxed);
         o.look_again_at(o.now_ns + blocking_grace_ns);
         return;
     }
@@ -257,7 +257,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     const bool urgent = o.urgent || timer_is_due(p, o.now_ns);
     const bool lends = urgent && !n.spins && age < slice_ns && s.idle_machine_count != 0;
     const std::int64_t slice = n.spins ? spin_slice_ns : urgent ? short_slice_ns : slice_ns;
-    const std::int64_t due = lends ? std::max(n.turn_began_ns, n.sampled_ns) + lend_ns : n.slice_began_ns + slice;
+    const std::int64_t due = lends ? std::max(n.got_it_ns, n.sampled_ns) + lend_ns : n.slice_began_ns + slice;
     if (o.now_ns < due) return o.look_again_at(due);
     if (g->flags & goroutine::pinned) {
         m->preempt_later.store(true, std::memory_order_relaxed);

@@ -24,15 +24,15 @@ preemption preemption_mode = preemption::signal;
 bool preempt_anywhere = false;
 int preemption_signal = SIGURG;
 
-constexpr std::uint32_t short_turns_of_spinners = 8;
+constexpr std::uint32_t short_slices_of_spinners = 8;
 
-// One stop in a loop is enough to shorten the turns. It takes short_turns_of_spinners stops elsewhere to undo that,
+// One stop in a loop is enough to shorten the slices. It takes short_slices_of_spinners stops elsewhere to undo that,
 // because the holder of a spin lock may be stopped anywhere. What the thread's last goroutine did says nothing about
 // this one.
 void note_spinning(machine* m, const goroutine* g, bool spins) noexcept {
     const std::uint32_t before = m->spinner == g->id ? std::uint32_t{m->spins} : 0;
     m->spinner = g->id;
-    m->spins = spins ? short_turns_of_spinners : before - (before != 0);
+    m->spins = spins ? short_slices_of_spinners : before - (before != 0);
 }
 
 namespace {

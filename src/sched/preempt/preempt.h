@@ -26,9 +26,10 @@
 //            processors (thaw_preempted), which needs neither. While the world is stopped there are no turns, and the
 //            thread that stopped it may wait for a lock (a dump allocates). If that lasts, all preempted goroutines go
 //            on too, and none is stopped meanwhile.
-// Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has turns of 0.2 ms from then on, until it
-//            has been stopped elsewhere `short_turns_of_spinners` times. The goroutine that it waits for mostly has no
-//            processor, and may itself be stopped; with a FIFO lock it is one particular goroutine. Turns are not even
+// Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has slices of 0.2 ms from then on, until
+// it
+//            has been stopped elsewhere `short_slices_of_spinners` times. The goroutine that it waits for mostly has no
+//            processor, and may itself be stopped; with a FIFO lock it is one particular goroutine. Slices are not even
 //            shorter, because at 0.05 ms nearly all of the time would go into preemptions.
 // Rescuer    All this depends on the monitor, so the monitor must never wait for a stopped goroutine, nor for a thread
 //            that waits for one: it takes few locks, each held for moments by threads that cannot be stopped meanwhile

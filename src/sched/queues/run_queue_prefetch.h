@@ -15,10 +15,10 @@
 namespace dunlin::inline v0_1::sched {
 
 inline void run_queue::prefetch_behind(std::uint64_t w) const noexcept {
-    constexpr std::uint32_t descriptor_ahead = 6, stack_ahead = 3;
+    constexpr std::uint32_t struct_ahead = 6, stack_ahead = 3;
     constexpr std::size_t parked_frames_bytes = 512;  // from the switch to the caller of the library
-    if (size(w) <= descriptor_ahead) return;
-    const goroutine* far = slots_[(head(w) + descriptor_ahead) % capacity].load(std::memory_order_relaxed);
+    if (size(w) <= struct_ahead) return;
+    const goroutine* far = slots_[(head(w) + struct_ahead) % capacity].load(std::memory_order_relaxed);
     platform::prefetch(far);
     platform::prefetch(&far->id);
     platform::prefetch(far->inline_frame);

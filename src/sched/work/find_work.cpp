@@ -9,7 +9,7 @@
 //              3. run_next: the goroutine last readied; it inherits the rest of the slice, so the tick does not advance
 //              4. the local queue, first in first out
 //            take_global    a batch of the global queue
-//            find_work      on the machine's own stack: all of the above, then
+//            find_work      on the scheduler's stack: all of the above, then
 //              5. poll: goroutines whose descriptor has become ready, unless a machine sleeps in the poller
 //              6. steal: four rounds over the other processors in random order; the last round also looks at their
 //                 timers and takes run_next

@@ -5,7 +5,7 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The whole search, on the machine's own stack; sleeps until there is something to run. On return the machine has a
+// The whole search, on the scheduler's stack; sleeps until there is something to run. On return the machine has a
 // processor. Null: the machine is to end.
 goroutine* find_work(machine* m) noexcept;
 

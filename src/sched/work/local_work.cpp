@@ -34,7 +34,7 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
 }
 
 // A processor that always has something to run never comes to poll (step 5). True: polling is due. find_work() does it,
-// on the machine's own stack.
+// on the scheduler's stack.
 [[gnu::noinline]] bool must_poll(processor* p, std::uint32_t tick) noexcept {
     const scheduler& s = the_scheduler;
     p->looked_at_tick = tick;  // the tick stands still while goroutines ready each other

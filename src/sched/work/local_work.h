@@ -31,7 +31,7 @@ bool may_rotate(processor* p) noexcept;
 inline bool turn_of_preempted(const processor* p) noexcept {
     return p->slice.load(std::memory_order_relaxed) == slice_state::preempted_turn;
 }
-// True: something is due that only find_work() does, on the machine's own stack; find_local() finds nothing although
+// True: something is due that only find_work() does, on the scheduler's stack; find_local() finds nothing although
 // there may be a runnable goroutine.
 inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first || turn_of_preempted(p); }
 

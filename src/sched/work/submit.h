@@ -1,4 +1,5 @@
-// submit.h - puts a runnable goroutine where it will be found: S1 to S3 of wake.h.
+// submit.h - puts a runnable goroutine where it will be found. push_run_next() does S1 to S3 of wake.h; push_local()
+// and push_global() do S1 only: their callers do the rest, or say why not.
 #pragma once
 
 #include "sched/data/types.h"
