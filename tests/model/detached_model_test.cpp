@@ -184,11 +184,11 @@ private:
             {"E3", "taken?", [this](turn& t) { t.go(t.load(taken_) == 0 ? "in" : "slow"); }},
             // enter_slow(). The signal is not heeded here: unstoppable_section
             {"slow", "had = last_p", [this](turn& t) { t.local(had) = t.load(last_p_); }},
-            {"S1", "in_runtime = 0", [this](turn& t) { t.store_release(in_runtime_, 0); }},
-            {"S2", "lock had->retake", [this](turn& t) { t.lock(retake_[t.local(had) - 1]); }},
-            {"S3", "in_runtime = 1", [this](turn& t) { t.store(in_runtime_, 1); }},
-            {"S3", "m0->p?", [this](turn& t) { t.local(mine) = t.load(p_); }},
-            {"S3", "none, but is this its lock?", [this](turn& t) {
+            {"Q1", "in_runtime = 0", [this](turn& t) { t.store_release(in_runtime_, 0); }},
+            {"Q2", "lock had->retake", [this](turn& t) { t.lock(retake_[t.local(had) - 1]); }},
+            {"Q3", "in_runtime = 1", [this](turn& t) { t.store(in_runtime_, 1); }},
+            {"Q3", "m0->p?", [this](turn& t) { t.local(mine) = t.load(p_); }},
+            {"Q3", "none, but is this its lock?", [this](turn& t) {
                  if (!c_.compares_null || t.local(mine) != 0) return;
                  if (t.load(last_p_) != t.local(had)) t.go("again");
              }},
