@@ -63,8 +63,7 @@ void throw_null_function(const char* operation) {
 }
 
 // In the common case (a machine, no options, a parent without an extra part, a callable that fits into the struct) all
-// of it is here:
-// the struct is the first of the processor's free ones. Else make_any().
+// of it is here: the struct is the first of the processor's free ones. Else make_any().
 new_goroutine make(std::size_t bytes, std::size_t align, const go_options* options, std::source_location where) {
     const sched::creation_place place =
         where.line() != 0 ? sched::creation_place(where) : sched::creation_place(__builtin_return_address(0));

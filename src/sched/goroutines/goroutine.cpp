@@ -125,12 +125,6 @@ void free_parts(goroutine* g) noexcept {
     dispose_of(std::exchange(g->extra, nullptr));
 }
 
-// Puts the struct of a goroutine that has ended back into the pool. Called by p's owner, inside the runtime.
-[[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
-    if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
-    put_goroutine(p, g);
-}
-
 // Enters the runtime if this thread runs a goroutine, and returns its machine; else null.
 [[gnu::always_inline]] inline machine* enter_if_machine() noexcept {
     machine* m = current_machine();
@@ -564,6 +558,12 @@ namespace {
 [[gnu::noinline, gnu::cold]] void note_end(machine* m, goroutine* g) noexcept {
     if ((g->flags & goroutine::traced) && tracing::on()) tracing::note(m, tracing::kind::end, g);
     if (g->flags & goroutine::main) hooks.main_ended(g);
+}
+
+// Puts the struct of a goroutine that has ended back into the pool. Called by p's owner, inside the runtime.
+[[gnu::always_inline]] inline void put_back(processor* p, goroutine* g) noexcept {
+    if (DUNLIN_UNLIKELY(g->extra != nullptr || (g->flags & goroutine::heap_frame))) free_parts(g);
+    put_goroutine(p, g);
 }
 
 // The function has returned, or was unwound. The exchange of `join` is the last use of g, which belongs to the joiner

@@ -29,9 +29,23 @@ void discard_goroutine(goroutine* g) noexcept;
 // The same for many goroutines that were started and never began to run, linked by `link`: their callables are not
 // destroyed.
 void discard_unbegun(goroutine_list& list) noexcept;
-// Spawn, second half: g becomes runnable. Any thread.
-inline void start_goroutine(goroutine* g) noexcept;
 void start_goroutine_outside(goroutine* g) noexcept;  // the part for plain threads
+// Spawn, second half: g becomes runnable. Any thread.
+[[gnu::always_inline]] inline void start_goroutine(goroutine* g) noexcept {
+    machine* m = current_machine();
+    if (DUNLIN_UNLIKELY(m == nullptr)) {
+        start_goroutine_outside(g);
+        return;
+    }
+    m = enter(m);
+    // While this machine is inside the runtime the world does not stop: the end of run() finds g either dead or in a
+    // queue.
+    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
+    processor* p = processor_of(m);
+    p->counts.created.add();
+    push_run_next(p, g);
+    leave(m);
+}
 
 // The first half on a machine that is inside the runtime, for a detached goroutine whose frame is one pointer. Null:
 // there is no memory for it. If `where` is not known, its place of creation is `entry`.
@@ -100,21 +114,6 @@ inline void ready_inside_runtime(machine* m, goroutine* g) noexcept {
     assert_inside(m);
     transition<goroutine_state::waiting, goroutine_state::runnable>(g->state);
     push_run_next(processor_of(m), g);
-}
-[[gnu::always_inline]] inline void start_goroutine(goroutine* g) noexcept {
-    machine* m = current_machine();
-    if (DUNLIN_UNLIKELY(m == nullptr)) {
-        start_goroutine_outside(g);
-        return;
-    }
-    m = enter(m);
-    // While this machine is inside the runtime the world does not stop: the end of run() finds g either dead or in a
-    // queue.
-    transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
-    processor* p = processor_of(m);
-    p->counts.created.add();
-    push_run_next(p, g);
-    leave(m);
 }
 
 }  // namespace dunlin::sched
