@@ -77,7 +77,7 @@ private:
 // ---- the handler ----------------------------------------------------------------------------------------------------
 
 DUNLIN_NOT_INSTRUMENTED void on_signal(int signal) noexcept {
-    // pairs with the exchange in deliver_signals(), for order only
+    // pairs with the exchange in send_signals(), for order only
     __atomic_fetch_add(&arrived[signal], 1, __ATOMIC_RELEASE);
     fs::ring();
 }

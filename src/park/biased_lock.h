@@ -79,7 +79,8 @@ public:
         if (m != nullptr && place < sched::max_sections) [[likely]] {
             sched::processor* p = sched::processor_of(m);
             if (p != nullptr && p->sections[place].load(std::memory_order_relaxed) == this) [[likely]] {
-                p->sections[place].store(nullptr, std::memory_order_release);  // pairs with the acquire of R4
+                // pairs with the acquire in wait_until_left()
+                p->sections[place].store(nullptr, std::memory_order_release);
                 return;
             }
         }

@@ -78,7 +78,7 @@ void unlock_charge::look(lot_bucket& b, const void* address) noexcept {
 
 [[gnu::noinline]] void waiter::count_wait(sched::wait_reason reason, std::int64_t ns) noexcept {
     const int kept = errno_here();
-    // Acquire: pairs with the release of set_block_profile_rate(), which publishes the table.
+    // Acquire: pairs with the release in set_waits_counter(), which publishes the table.
     if (const contention_counter* c = waits_counter.load(std::memory_order_acquire); c != nullptr &&
         c->waited != nullptr) c->waited(reason, ns);
     set_errno_here(kept);

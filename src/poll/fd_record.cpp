@@ -437,7 +437,7 @@ void fd_record::forget_frozen_here() noexcept {
             s.waiting = kept;
             const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
             // `holder` is read again: the first value may be from an earlier call of this goroutine. The acquire load
-            // of `state` pairs with the release store of the thread that froze it.
+            // of `state` pairs with the release in freeze_goroutine().
             holder_is_frozen = g != nullptr &&
                 g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
                 s.holder.load(std::memory_order_relaxed) == g;

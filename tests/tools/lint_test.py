@@ -25,6 +25,26 @@ def unnamed(place, word):
     return f"{place}: '{word}' in a comment: name the role (owner, taker, waker, waiter, caller ...)"
 
 
+class Pairings(unittest.TestCase):
+    SIDES = ("void give() {\n    word.store(1, release);  // pairs with the acquire in\n                             // take(): it sees all\n}\n"
+             "void take() { while (word.load(std::memory_order_%s) == 0) {} }\nvoid other() { word.load(std::memory_order_acquire); }\n")
+
+    def test_the_other_side_is_there(self):
+        self.assertEqual(check({"src/a.cpp": self.SIDES % "acquire"}), (0, []))
+
+    def test_a_weakened_other_side_is_found(self):
+        self.assertEqual(check({"src/a.cpp": self.SIDES % "relaxed"}),
+                         (1, ["src/a.cpp:2: 'pairs with the acquire in take()': no acquire is there"]))
+
+    def test_a_step_of_a_protocol_is_looked_up_by_its_mark(self):
+        head = "// The protocol\n//   T1  store\n//   L1: load\n"
+        give = "void give() { word.store(1, release); }  // T1, pairs with the acquire of L1\n"
+        take = "void take() { word.load(std::memory_order_%s); }  // L1\n"
+        self.assertEqual(check({"src/a.cpp": head + give + take % "acquire"}), (0, []))
+        self.assertEqual(check({"src/a.cpp": head + give + take % "relaxed"}),
+                         (1, ["src/a.cpp:1: 'pairs with the acquire of L1': no acquire is there"]))
+
+
 class Roles(unittest.TestCase):
     def expect(self, files, *faults):
         self.assertEqual(check(files), (1 if faults else 0, list(faults)))
@@ -80,7 +100,7 @@ class Named(unittest.TestCase):
         self.assertEqual(check(files), (1 if faults else 0, list(faults)))
 
     def test_a_function_that_is_gone_is_found(self):
-        self.expect({"src/a.cpp": "// As repair_call() and whose_turn do; pairs with the release in gone(), and `here`.\nint here;\n"},
+        self.expect({"src/a.cpp": "// As repair_call() and whose_turn do; pairs with what gone() does, and `here`.\nint here;\n"},
                     no_name("src/a.cpp:1", "repair_call"), no_name("src/a.cpp:1", "whose_turn"), no_name("src/a.cpp:1", "gone"))
 
     def test_what_code_has_anywhere_is_there_and_comments_do_not_count(self):

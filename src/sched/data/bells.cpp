@@ -19,7 +19,7 @@ void wake_monitor() noexcept {
     platform::futex_wake(monitor_asleep);
 }
 
-// Release pairs with the acquire load of call_word at the beginning of a round: the monitor sees `urgent` in this
+// Release pairs with the acquire in one_round(): the monitor sees `urgent` in this
 // round, or it finds the word changed when it wants to sleep, and does not sleep.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);

@@ -13,8 +13,8 @@
 //            `version`. So an unchanged word means unchanged contents: the slots read before the CAS are the ones
 //            claimed. 2^47 pops at 5 ns each take eight days: a thief would have to sleep exactly that long between its
 //            load and its CAS.
-// Order      A push's release CAS pairs with the claimer's acquire load: it publishes the slot and everything in the
-//            goroutine.
+// Order      The release of a push pairs with the acquire in steal() and pop(): it publishes the slot and everything in
+//            the goroutine.
 //            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the
 //            load of S3.
 // Rejected   Go's ring plus a Dekker handshake for the tail: a join costs the same, and there is more to prove.

@@ -194,8 +194,8 @@ struct alignas(platform::cache_line) goroutine {
     goroutine_marks marks;
     platform::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
     // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its
-    // last instructions on the way out: the machine that executes it next waits for this byte. Store-release after the
-    // switch pairs with the executor's load-acquire.
+    // last instructions on the way out: the machine that executes it next waits for this byte. The release in
+    // commit_departure() pairs with the acquire in can_switch_to().
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
     // constant after the start, except in_place/wired/traced/pinned: owner; the monitor reads

@@ -580,10 +580,10 @@ namespace {
             g->join.store(join_word::ended, std::memory_order_relaxed);
             return;
         }
-        // Release publishes the result; acquire sees the waiter's contents. Pairs with park/join.cpp. Sequentially
-        // consistent for a joiner in the parking lot: this exchange comes before wake_joiner() looks for a joiner
-        // there, and the joiner's announcement before its load of `join`. With a weaker order each could miss the
-        // other.
+        // Release publishes the result; acquire sees the waiter's contents. Pairs with the acquire in
+        // park_until_end_of(). Sequentially consistent for a joiner in the parking lot: this exchange comes before
+        // wake_joiner() looks for a joiner there, and the joiner's announcement before its load of `join`. With a
+        // weaker order each could miss the other.
         const std::uintptr_t waiter = g->join.exchange(join_word::ended, std::memory_order_seq_cst);
         if (waiter != join_word::alive) hooks.wake_joiner(g, waiter);
         return;

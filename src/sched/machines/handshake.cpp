@@ -14,7 +14,7 @@ bool take_locked(processor* p, bool patient) noexcept {
     if (!patient && m->in_runtime.load(std::memory_order_relaxed) != 0) return false;
     m->taken.store(1, std::memory_order_relaxed);               // T1
     platform::heavy_barrier();                                  // T2
-    for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with L1
+    for (int i = 0; m->in_runtime.load(std::memory_order_acquire) != 0; ++i) {  // T3, pairs with the release of L1
         // The machine may be waiting for the lock that we hold, to give up its processor by itself: so we wait no
         // longer than a section takes.
         if (!patient || i == patience) {

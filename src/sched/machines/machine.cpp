@@ -189,7 +189,7 @@ machine* pop_idle_machine(wake_place place) noexcept {
 void hand_to(machine* m, processor* p, bool spinning) noexcept {
     m->handed_p = p;
     m->handed_spinning = spinning;
-    // Release publishes handed_p; pairs with the acquire in sleep_until_handed_a_processor().
+    // Release publishes handed_p; pairs with the acquire in sleep_on_the_idle_list().
     m->wake_word.store(1, std::memory_order_release);
     platform::futex_wake(m->wake_word);
 }
