@@ -462,12 +462,29 @@ stop_function after_func(const context& ctx, F&& f, std::source_location where =
     return ctx.after_func(std::forward<F>(f), where);
 }
 
+template <class Rep, class Period>
+cancellable with_timeout(const std::chrono::duration<Rep, Period>&) {
+    static_assert(detail::always_false<Rep>,
+        "dunlin::with_timeout: first the parent: with_timeout(context::background(), 100ms)");
+    return context::with_timeout(context::background(), clock::duration(0));
+}
+template <class Clock, class Duration>
+cancellable with_deadline(const std::chrono::time_point<Clock, Duration>&) {
+    static_assert(detail::always_false<Clock>,
+        "dunlin::with_deadline: first the parent: with_deadline(context::background(), t)");
+    return context::with_timeout(context::background(), clock::duration(0));
+}
+
 /// sleep_for() and sleep_until() that end when `ctx` is done: they throw context_cancelled then. If the time is past
 /// there is nothing to wait for: they return.
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx,
     std::source_location where = std::source_location::current()) {
     detail::sleep_until_or_done(detail::deadline_in(d), ctx, where);
+}
+template <class Rep, class Period>
+void sleep_for(const context&, const std::chrono::duration<Rep, Period>&) {
+    static_assert(detail::always_false<Rep>, "dunlin::sleep_for: the duration comes first: sleep_for(100ms, ctx)");
 }
 template <class Clock, class Duration>
 void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx,

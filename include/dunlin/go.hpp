@@ -264,6 +264,10 @@ int run(const run_options&, F&&) {
         "dunlin::run: the function cannot be called without arguments (a lambda with captures has what it needs)");
     return 0;
 }
+template <detail::not_run_options F>
+void run(F&&, const run_options&) {
+    static_assert(detail::always_false<F>, "dunlin::run: the options come first: run({.max_procs = 2}, f)");
+}
 
 /// Lets others run: the goroutine goes to the tail of its processor's queue, or now and then to that of the global
 /// queue. On a plain thread: sched_yield().

@@ -345,6 +345,10 @@ public:
     task_group() = default;
     /// The group's context is derived from `parent`.
     explicit task_group(const dunlin::context& parent);
+    template <std::integral N>
+    explicit task_group(N) {
+        static_assert(detail::always_false<N>, "dunlin::task_group: a limit is set by set_limit(n)");
+    }
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
     /// Waits for all; an exception that no wait() has rethrown is dropped.

@@ -12,12 +12,17 @@
 
 namespace dunlin::inline v0_1::api {
 
+// A thread that calls exit() from such a destructor waits for itself, so long.
+static constexpr std::int64_t patience_with_thread_ends_ns = 100'000'000;
+
 void stop_at_exit() noexcept {
     // In the child of a fork() only the forking thread exists: there is nothing to stop, and a wait would never end.
     const bool forked = platform::not_after_fork.load(std::memory_order_relaxed) != nullptr;
     if (!sched::the_scheduler.started.load(std::memory_order_acquire) || forked) return;
     sched::the_scheduler.exiting.store(platform::thread_id(), std::memory_order_relaxed);
     sched::end_run();
+    // Threads that were ending have no machine any more, and destroy what the program keeps for each thread.
+    platform::wait_for_thread_ends(patience_with_thread_ends_ns);
 }
 
 namespace {

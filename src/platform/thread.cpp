@@ -18,6 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "platform/clock.h"
+#include "platform/futex.h"
 #include "platform/memory.h"
 #include "platform/simulated.h"
 #include "platform/syscall.h"
@@ -43,6 +45,36 @@ std::size_t worker_stack_bytes() noexcept {
 
 sigset_t initial_mask;
 bool mask_known = false;
+
+// ---- the end of a thread: thread_local objects are destroyed first, then the values of keys, in rounds as long as a
+// destructor sets one anew. A key that does so in each round but the last comes after the program's.
+
+atomic<std::uint32_t> ending_threads{0};
+
+#if DUNLIN_THREAD_SANITIZER
+constexpr std::uintptr_t rounds_of_keys = PTHREAD_DESTRUCTOR_ITERATIONS - 1;  // the tool's own key takes the last one
+#else
+constexpr std::uintptr_t rounds_of_keys = PTHREAD_DESTRUCTOR_ITERATIONS;
+#endif
+
+pthread_key_t end_key() noexcept;
+
+void end_round(void* raw) noexcept {
+    const std::uintptr_t round = reinterpret_cast<std::uintptr_t>(raw);
+    if (round < rounds_of_keys && pthread_setspecific(end_key(), reinterpret_cast<void*>(round + 1)) == 0) return;
+    // Release pairs with the acquire in wait_for_thread_ends().
+    if (ending_threads.fetch_sub(1, std::memory_order_release) == 1) futex_wake(ending_threads);
+}
+
+constexpr pthread_key_t no_key = ~pthread_key_t{0};
+
+pthread_key_t end_key() noexcept {
+    static const pthread_key_t key = [] {
+        pthread_key_t k;
+        return pthread_key_create(&k, end_round) == 0 ? k : no_key;
+    }();
+    return key;
+}
 
 }  // namespace
 
@@ -80,6 +112,25 @@ int detail::start_thread(void* (*entry)(void*), void* argument) noexcept {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pthread_attr_destroy(&attributes);
     return error;
+}
+
+void begin_thread_end() noexcept {
+    if (simulation_here() != nullptr) return;
+    const pthread_key_t key = end_key();
+    if (key == no_key || pthread_getspecific(key) != nullptr) return;
+    ending_threads.fetch_add(1, std::memory_order_relaxed);
+    if (pthread_setspecific(key, reinterpret_cast<void*>(std::uintptr_t{1})) != 0) {
+        ending_threads.fetch_sub(1, std::memory_order_relaxed);
+    }
+}
+
+void wait_for_thread_ends(std::int64_t patience_ns) noexcept {
+    if (simulation_here() != nullptr) return;
+    const std::int64_t until = now_ns() + patience_ns;
+    while (const std::uint32_t left = ending_threads.load(std::memory_order_acquire)) {
+        if (now_ns() >= until) return;
+        futex_wait_until(ending_threads, left, until);
+    }
 }
 
 void remember_signal_mask(std::span<const int> unblocked) noexcept {

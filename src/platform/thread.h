@@ -38,6 +38,12 @@ int start_thread(void* argument) noexcept {
     return detail::start_thread(entry, argument);
 }
 
+// The calling thread is about to end: what the program's thread_local objects and pthread keys do then is not done yet.
+void begin_thread_end() noexcept;
+// Waits for the threads that have begun to end, until they have destroyed those; `patience_ns` at most. What they did
+// happens before the return. So exit() destroys no static object under them.
+void wait_for_thread_ends(std::int64_t patience_ns) noexcept;
+
 // Notes the calling thread's signal mask, without `unblocked`, as the one for all threads to come.
 void remember_signal_mask(std::span<const int> unblocked) noexcept;
 // Whether the mask blocks a signal that the noted one does not.

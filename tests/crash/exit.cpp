@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <pthread.h>
 #include <sstream>
 #include <string>
 #include <sys/syscall.h>
@@ -395,6 +396,47 @@ int thread_beside_a_holder() {
     _exit(0);
 }
 
+// What a library keeps for each thread, and gives back when the thread ends.
+std::atomic<int> in_destructors{0};
+struct kept_for_a_thread {
+    bool used = false;
+    ~kept_for_a_thread() {
+        if (!used) return;
+        usleep(20'000);
+        --in_destructors;
+    }
+};
+thread_local kept_for_a_thread kept;
+pthread_key_t kept_key;
+struct last_of_all {
+    ~last_of_all() {
+        if (in_destructors == 0) return;
+        std::fputs("static objects are destroyed while a thread still destroys its own\n", stderr);
+        _exit(3);
+    }
+};
+
+int threads_that_end() {
+    static last_of_all destroyed_at_exit;
+    pthread_key_create(&kept_key, [](void*) {
+        usleep(20'000);
+        --in_destructors;
+    });
+    dunlin::run([] {
+        dunlin::wait_group all;
+        for (int i = 0; i < 4; ++i) {
+            all.go([] {
+                in_destructors += 2;
+                kept.used = true;
+                pthread_setspecific(kept_key, &kept_key);
+                dunlin::lock_os_thread();  // the thread ends with the goroutine
+            });
+        }
+        all.wait();
+    });
+    return 0;
+}
+
 // Main waits for the lock of a holder that locks it again at once. The first unlock may wake main on another CPU, too
 // late; the holder must then run where main sleeps next.
 int holders_that_lock_again() {
@@ -514,6 +556,7 @@ constexpr support::scenario all[] = {
     {"thread_beside_a_holder", thread_beside_a_holder},
     {"holder_that_calls", holder_that_calls},
     {"holders_that_lock_again", holders_that_lock_again},
+    {"threads_that_end", threads_that_end},
     {"holders_in_a_chain", holders_in_a_chain},
     {"computing_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<true>},
     {"waiting_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<false>},

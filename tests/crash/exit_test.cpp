@@ -50,6 +50,14 @@ INSTANTIATE_TEST_SUITE_P(While, Exit,
         "exit_in_a_thread", "exit_in_main_goroutine"),
     [](const auto& info) { return std::string(info.param); });
 
+// A library's thread_local objects and keys use its static objects.
+TEST(ThreadThatEnds, HasDestroyedWhatItKeepsBeforeStaticObjectsAre) {
+    for (int i = 0; i < 10; ++i) {
+        const auto r = leave("threads_that_end");
+        EXPECT_EQ(r.status, 0) << r;
+    }
+}
+
 // A goroutine that its run() has left holds a std::mutex. What waits for it goes on, or is told.
 TEST(LeftHolder, GoesOnForWhateverWaitsForItsLock) {
     if (support::sanitized) GTEST_SKIP() << "sanitizers have locks of their own around these";

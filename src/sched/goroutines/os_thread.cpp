@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "platform/futex.h"
+#include "platform/thread.h"
 #include "sched/data/event_source.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/deadlock.h"
@@ -133,6 +134,7 @@ void hand_to_its_machine(machine* m, goroutine* g) noexcept {
 void end_machine(machine* m) noexcept {
     scheduler& s = the_scheduler;
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
+    platform::begin_thread_end();  // before it is forgotten: stop_at_exit() waits for it
     s.lock.lock();
     forget_thread(m);
     s.lock.unlock();
