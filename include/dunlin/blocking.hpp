@@ -52,9 +52,9 @@ template <class F>
 ///
 /// Thread    f runs on this thread, on the goroutine's own stack: thread_local variables and locks behave as without
 ///           blocking().
-/// Blocks    The thread, as f does. Its processor goes to others as soon as they need it: at once if earlier calls from
-///           this place took long, else after some tens of microseconds. While no other goroutine waits, the processor
-///           stays.
+/// Blocks    The thread, as f does. If another goroutine waits, the processor goes to it: at once if earlier calls from
+///           this place took long, or else by the monitor, which looks at once at a place's first call, and within
+///           about a millisecond at later ones. While no other goroutine waits, the processor stays.
 /// After     The goroutine has a processor again: its old one or an idle one. If there is none, it waits for its turn
 ///           in the global queue and may continue on another thread. errno has the value that f left, whichever thread
 ///           that is. Compilers keep errno's address across calls: read errno in the function that made the call, that

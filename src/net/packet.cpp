@@ -51,8 +51,7 @@ packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const w
 }
 
 // The caller is in the fd mutex. Waits for `pause_ns`. False, with `ec`: the call must end. An edge does not end the
-// pause:
-// the attempts themselves cause edges.
+// pause: the attempts themselves cause edges.
 bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     wait_limit until = limit != nullptr ? *limit : wait_limit{};

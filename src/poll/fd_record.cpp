@@ -174,9 +174,8 @@ void fd_record::drop_hold() noexcept {
 
 // ---- the way into the fd mutex --------------------------------------------------------------------------------------
 
-// Lets a waiter in, in the caller's place. False: the caller is still in. Once the fd mutex is closed no waiter is let
-// in:
-// close() has closed it, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
+// Lets a waiter in, in the caller's place. False: the caller is still in. Once the fd mutex is closed, no waiter is let
+// in: close() has closed it, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
 bool fd_record::hand_on(direction d) noexcept {
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
