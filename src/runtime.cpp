@@ -45,6 +45,7 @@ void wire() {
     sched::hooks.illegal_transition = sched::report_illegal_transition;
     sched::hooks.deadlock = observe::report_deadlock;
     sched::hooks.process_dies = observe::write_trace_of_death;
+    sched::hooks.register_thread = api::register_thread;
     sched::hooks.machine_thread = api::machine_thread;
     if (the_scheduler.events == nullptr) the_scheduler.events = new netpoll::poller;
 }

@@ -67,8 +67,12 @@ void arm_stopper() noexcept {
     if (platform::is_main_thread()) thread_stopper.armed = true;
 }
 
+void register_thread() noexcept {
+    if (!has_stopper) has_stopper = can_register();
+    if (has_stopper) thread_stopper.armed = true;
+}
+
 void machine_thread(bool begins) noexcept {
-    if (begins && !has_stopper) has_stopper = can_register();
     if (has_stopper) thread_stopper.armed = begins;
     observe::profile_machine_thread(begins);
 }

@@ -8,7 +8,10 @@ void stop_at_exit() noexcept;
 // Called by a thread that is about to use the runtime. If it is the main thread, its exit() stops the goroutines first
 // from here on.
 void arm_stopper() noexcept;
-// For hooks.h: does the same for each thread that runs goroutines, for as long as it runs them.
+// For hooks.h: does the same for each thread that runs goroutines, for as long as it runs them. register_thread() may
+// wait for the dynamic linker's lock; exit() on a thread that has not called it stops the goroutines only in the
+// atexit() handler.
+void register_thread() noexcept;
 void machine_thread(bool begins) noexcept;
 
 }  // namespace dunlin::api

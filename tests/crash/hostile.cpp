@@ -2,9 +2,13 @@
 // a process that is stopped all the time.
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
 #include <pthread.h>
+#include <string>
 #include <string_view>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -240,7 +244,67 @@ int exit_among_hogs() {
     return 1;
 }
 
+// ---- goroutines that have the dynamic linker's lock -----------------------------------------------------------------
+
+// A library whose constructor calls `f`.
+void load_one_that_calls(void (*f)()) {
+    setenv("DUNLIN_TEST_CALLBACK", std::to_string(reinterpret_cast<std::uintptr_t>(f)).c_str(), 1);
+    const auto library = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libcalls_back.so";
+    if (dlopen(library.c_str(), RTLD_NOW) == nullptr) {
+        std::fprintf(stderr, "%s\n", dlerror());
+        std::_Exit(4);
+    }
+}
+
+// Each goroutine that computes needs a thread of its own, and one of them is what the constructor waits for.
+int constructor_that_waits() {
+    static std::atomic<bool> may_end{false};
+    dunlin::run([] {
+        dunlin::wait_group all;
+        all.go([] {
+            load_one_that_calls([] {
+                while (!may_end) usleep(1000);
+            });
+        });
+        for (int i = 0; i < 12; ++i) {
+            all.go([] {
+                while (!may_end) {
+                }
+            });
+        }
+        all.go([] {
+            dunlin::sleep_for(50ms);
+            may_end = true;
+        });
+        all.wait();
+    });
+    return say("worked");
+}
+
+// The goroutine stands still in the constructor when its run() has returned.
+int left_in_a_constructor() {
+    dunlin::run([] {
+        dunlin::go([] {
+            load_one_that_calls([] {
+                const auto end = std::chrono::steady_clock::now() + 300ms;
+                while (std::chrono::steady_clock::now() < end) {
+                }
+            });
+        });
+        dunlin::sleep_for(50ms);
+    });
+    for (int i = 0; i < 10; ++i) {
+        dunlin::run([] {
+            for (int k = 0; k < 4; ++k) dunlin::go(compute);
+            dunlin::sleep_for(10ms);
+        });
+    }
+    return say("worked");
+}
+
 constexpr support::scenario all[] = {
+    {"constructor_that_waits", constructor_that_waits},
+    {"left_in_a_constructor", left_in_a_constructor},
     {"work", [] { return work(true); }},
     {"work_that_calls", [] { return work(false); }},
     {"many", many},

@@ -127,6 +127,17 @@ TEST_P(Hostile, FewDescriptorsAreEnoughOrSaid) {
     }
 }
 
+// A new thread would wait for the dynamic linker's lock to register a destructor.
+TEST_P(Hostile, AGoroutineInALibrarysConstructorKeepsNoOther) {
+    if (support::sanitized || support::emulated) GTEST_SKIP() << "the library is built as the program is, without a tool";
+    for (int i = 0; i < 5; ++i) expect_worked(run("constructor_that_waits"));
+}
+
+TEST_P(Hostile, AGoroutineThatIsLeftInALibrarysConstructorKeepsNoLaterRun) {
+    if (support::sanitized || support::emulated) GTEST_SKIP() << "as above";
+    expect_worked(run("left_in_a_constructor"));
+}
+
 TEST_P(Hostile, AnAcceptThatWaitsForADescriptorSaysSo) {
     const auto r = run("accept_without_descriptors");
     expect_worked(r);

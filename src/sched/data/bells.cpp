@@ -70,6 +70,8 @@ void want_lost_forgotten() noexcept { ask(wish::lost_forgotten); }
 
 void want_owner_let_go() noexcept { ask(wish::owner_let_go); }
 
+void want_coming_watched() noexcept { ask(wish::coming_watched); }
+
 void want_printed(void (*print)()) noexcept {
     maker_bell.print.store(print, std::memory_order_relaxed);  // released by ask()
     ask(wish::printed);

@@ -70,6 +70,7 @@ struct wish {
         lost_forgotten = 2,  // event_source::forget_lost()
         printed = 4,         // maker_words::print
         owner_let_go = 8,    // let_owner_go()
+        coming_watched = 16, // threads that another thread has made: watch_coming_threads()
     };
 };
 
@@ -107,6 +108,9 @@ void want_owner_let_go() noexcept;
 // For the monitor: makes the maker call `print`, since a write to stderr may wait (a pipe may be full). `print` is
 // always the same.
 void want_printed(void (*print)()) noexcept;
+
+// For a thread other than the maker that has made machines.
+void want_coming_watched() noexcept;
 
 // 0 or 1, for the deadlock check.
 unsigned thread_maker_threads() noexcept;

@@ -92,6 +92,11 @@ inline void transition(platform::atomic<goroutine_state>& state) noexcept {
 //   dead      beyond max_procs, or not used yet               -> idle
 enum class processor_state : std::uint8_t { dead, idle, running, stopped };
 
+// A machine's thread registers, as it begins, what exit() is to call there. libc takes the dynamic linker's lock for
+// it, which a goroutine in dlopen() has for as long as a library's constructors take. Written by the thread; seen and
+// written_off by the thread maker, which no longer counts on that thread (machine.cpp).
+enum class registration : std::uint8_t { none, under_way, seen, written_off };
+
 constexpr const char* name(processor_state state) noexcept {
     constexpr const char* names[] = {"dead", "idle", "running", "stopped"};
     return names[static_cast<std::uint8_t>(state)];

@@ -455,6 +455,7 @@ struct machine_running {
     owned<processor*> last_p;
     owned<bool> spinning;                       // itself
     bool comes = false;                         // itself: counted in coming_machines
+    platform::atomic<registration> registers{registration::none};  // states.h
     bool exact_timers = false;                  // itself: it has slept for timers
     // itself: it fires timers, and chooses what to run next (local_work.cpp)
     bool chooses = false;
@@ -626,6 +627,7 @@ struct scheduler {
     platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
     platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to look for work: they serve
                                                      // every request for a thread made so far
+    platform::atomic<bool> registrations_wait{false};  // a thread was written off (states.h): new ones do not register
     platform::atomic<std::uint32_t> machine_count{0};  // lock
     platform::atomic<machine*> machines{nullptr};    // lock to add; any thread may walk it
     goroutine_list starved DUNLIN_GUARDED_BY(lock);  // goroutines that found no memory for a stack

@@ -42,7 +42,37 @@ void has_come(machine* m) noexcept {
 
 // ---- threads --------------------------------------------------------------------------------------------------------
 
+bool write_off_threads_that_wait() noexcept {
+    scheduler& s = the_scheduler;
+    bool any = false;
+    for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        registration is = m->registers.load(std::memory_order_relaxed);
+        if (is == registration::under_way) {
+            m->registers.compare_exchange_strong(is, registration::seen, std::memory_order_relaxed);
+        } else if (is == registration::seen &&
+            m->registers.compare_exchange_strong(is, registration::written_off, std::memory_order_relaxed)) {
+            s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+            s.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
+            any = true;
+        }
+    }
+    if (any) s.registrations_wait.store(true, std::memory_order_relaxed);
+    return any;
+}
+
 namespace {
+
+void register_thread(machine* m) noexcept {
+    if (platform::simulation_here() != nullptr) return hooks.register_thread();
+    scheduler& s = the_scheduler;
+    if (s.registrations_wait.load(std::memory_order_relaxed)) return;
+    m->registers.store(registration::under_way, std::memory_order_relaxed);
+    hooks.register_thread();
+    if (m->registers.exchange(registration::none, std::memory_order_relaxed) != registration::written_off) return;
+    s.registrations_wait.store(false, std::memory_order_relaxed);
+    s.coming_machines.fetch_add(1, std::memory_order_relaxed);
+    s.yet_to_look.fetch_add(1, std::memory_order_relaxed);
+}
 
 void thread_main(void* raw) noexcept {
     machine* m = static_cast<machine*>(raw);
@@ -59,6 +89,7 @@ void thread_main(void* raw) noexcept {
     platform::use_short_slices();  // docs/decisions/026-short-slices.md
     m->exact_timers = false;
     const platform::signal_stack for_signals;
+    register_thread(m);
     hooks.machine_thread(true);
     m->comes = true;
     machine_main(m);

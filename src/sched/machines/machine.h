@@ -40,6 +40,10 @@ bool start_wired_machine(processor* p) noexcept;
 // that is reported if a goroutine needs the thread.
 bool make_spare_machine(bool is_needed = true) noexcept;
 
+// Called by the thread maker, a millisecond apart: threads that have waited since the last call, as they began, for a
+// lock that a goroutine holds are no longer counted as coming. True: there are such.
+bool write_off_threads_that_wait() noexcept;
+
 // m's thread ends; the record serves another one later. Under the scheduler lock.
 void forget_thread(machine* m) noexcept;
 

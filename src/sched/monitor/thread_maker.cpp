@@ -23,6 +23,7 @@ namespace {
 constexpr std::uint32_t enough_spares = 2;
 constexpr std::uint32_t most_at_once = 16;
 constexpr std::int64_t pause_after_failure_ns = 100'000'000;
+constexpr std::int64_t look_again_ns = 1'000'000;
 
 // The number of goroutines that wait for a thread or for their turn; a hint.
 std::size_t waiting_goroutines() noexcept {
@@ -109,15 +110,31 @@ private:
     bool reported_ = false;
 };
 
+// A thread that waits for a lock as it begins (registration, states.h) is not the one that a request is left to. True:
+// threads are coming; look again in a millisecond.
+bool watch_coming_threads() noexcept {
+    static std::int64_t looked_ns = 0;
+    scheduler& s = the_scheduler;
+    if (s.yet_to_look.load(std::memory_order_relaxed) == 0 || platform::simulation_here() != nullptr) return false;
+    const std::int64_t now = platform::now_ns();
+    if (now - looked_ns >= look_again_ns) {
+        looked_ns = now;
+        if (write_off_threads_that_wait() && work_anywhere()) want_spare_machine();
+    }
+    return true;
+}
+
 void maker_main(void*) {
     maker_words& k = maker_bell;
     platform::use_short_slices();  // inherited by the threads that it makes
     standstill stands;
     for (;;) {
         // owner_goes_on() is asked in short steps: the owner may need seconds, and threads are wanted meanwhile.
-        for (bool looks = owner_goes_on(); k.wanted.load(std::memory_order_acquire) == 0; looks = owner_goes_on()) {
+        for (;;) {
+            const bool looks = owner_goes_on() | watch_coming_threads();
+            if (k.wanted.load(std::memory_order_acquire) != 0) break;
             if (looks) {
-                platform::futex_wait_until(k.wanted, 0, platform::now_ns() + 1'000'000);
+                platform::futex_wait_until(k.wanted, 0, platform::now_ns() + look_again_ns);
             } else {
                 platform::futex_wait(k.wanted, 0);
             }
@@ -171,12 +188,17 @@ void make_first_machines(std::uint32_t at_most) noexcept {
 }
 
 void make_machines_ahead(std::uint32_t count) noexcept {
+    bool made = false;
     while (the_scheduler.machine_count.load(std::memory_order_relaxed) < count) {
-        if (make_spare_machine(false)) continue;
+        if (make_spare_machine(false)) {
+            made = true;
+            continue;
+        }
         // The maker may have left a request to this machine, which was on its way (yet_to_look): so it is made again.
         if (work_anywhere()) wake_if_idle();
-        return;
+        break;
     }
+    if (made) want_coming_watched();
 }
 
 }  // namespace dunlin::sched

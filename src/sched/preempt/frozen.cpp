@@ -139,11 +139,12 @@ suspicion look_at(pid_t waiter, std::int64_t now_ns, unsigned links = 8) noexcep
 }
 
 // False: of no interest as a waiter, since its goroutine belongs to an ended run() (look_at() reaches it if it holds
-// something), or since it is inside the runtime, where it waits for no lock of libc.
+// something), or since it is inside the runtime, where it waits for no lock of libc; except as its thread begins.
 bool may_wait_for_frozen(pid_t tid) noexcept {
     const machine* m = machine_of(tid);
-    return m == nullptr || (!m->condemned.load(std::memory_order_relaxed) &&
-        m->current.load(std::memory_order_relaxed) != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0);
+    return m == nullptr || m->registers.load(std::memory_order_relaxed) != registration::none ||
+        (!m->condemned.load(std::memory_order_relaxed) && m->current.load(std::memory_order_relaxed) != nullptr &&
+            m->in_runtime.load(std::memory_order_relaxed) == 0);
 }
 
 suspicion find_suspect(std::int64_t now_ns) noexcept {
@@ -175,7 +176,9 @@ const char* name_of_waiter(pid_t tid) noexcept {
     if (tid == platform::raw_syscall(SYS_getpid)) return "the main thread";
     if (tid == the_scheduler.exiting.load(std::memory_order_relaxed)) return "the thread that called exit()";
     if (tid == the_scheduler.runner.load(std::memory_order_relaxed)) return "the thread that called run()";
-    return machine_of(tid) != nullptr ? "a goroutine's thread" : "a thread of the program";
+    const machine* m = machine_of(tid);
+    if (m == nullptr) return "a thread of the program";
+    return m->registers.load(std::memory_order_relaxed) == registration::none ? "a goroutine's thread" : "a new thread";
 }
 
 // What is said here is said by the thread maker while a goroutine that stands still may hold any lock of the program's:
