@@ -87,10 +87,12 @@ private:
     }
 
     static void report() noexcept {
-        unsigned wired = 0, returns = 0, compute = 0, in_calls = 0;
+        unsigned wired = 0, returns = 0, compute = 0, in_calls = 0, left = 0;
         for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             if (m->ended) continue;
-            if (const goroutine* g = m->wired_g; g != nullptr) {
+            if (m->frozen.load(std::memory_order_relaxed) || m->condemned.load(std::memory_order_relaxed)) {
+                ++left;
+            } else if (const goroutine* g = m->wired_g; g != nullptr) {
                 ++(g->extra == &m->for_return ? returns : wired);
             } else if (m->current.load(std::memory_order_relaxed) != nullptr) {
                 (platform::thread_is_running(m->tid) ? compute : in_calls) += 1;
@@ -102,7 +104,8 @@ private:
             << compute << " are held by goroutines that compute and never call the runtime, " << in_calls
             << " by calls that block or by goroutines that were preempted, " << returns
             << " by goroutines that wait for a processor after such a call, " << wired
-            << " by lock_os_thread() (each keeps its thread: allow more)\n";
+            << " by lock_os_thread(), " << left
+            << " by goroutines that a run() has left (each keeps its thread: allow more)\n";
     }
 
     std::uint64_t executed_ = ~std::uint64_t{0};  // no look so far
