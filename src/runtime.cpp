@@ -95,6 +95,7 @@ static void tell_children() noexcept {
     set_max_procs(api::default_max_procs());
     set_default_stack_class(api::default_stack_class());
     observe::read_debug_settings();
+    platform::prepare_thread_ends();
     sched::make_first_machines(2);
     std::atexit(api::stop_at_exit);
     s.started.store(true, std::memory_order_release);

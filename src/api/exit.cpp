@@ -3,11 +3,14 @@
 #include <dunlin/detail/atomic.hpp>
 
 #include <cstdlib>
+#include <unistd.h>
 
 #include "observe/cpu_profile.h"
+#include "platform/clock.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "sched/data/types.h"
+#include "sched/goroutines/os_thread.h"
 #include "sched/preempt/end_of_run.h"
 
 namespace dunlin::inline v0_1::api {
@@ -21,8 +24,11 @@ void stop_at_exit() noexcept {
     if (!sched::the_scheduler.started.load(std::memory_order_acquire) || forked) return;
     sched::the_scheduler.exiting.store(platform::thread_id(), std::memory_order_relaxed);
     sched::end_run();
-    // Threads that were ending have no machine any more, and destroy what the program keeps for each thread.
-    platform::wait_for_thread_ends(patience_with_thread_ends_ns);
+    // Threads that are ending have no machine any more, or are about to give it up, and destroy what the program keeps
+    // for each thread. One time for both calls: of the stopper and of the handler.
+    static const std::int64_t until_ns = platform::now_ns() + patience_with_thread_ends_ns;
+    while (sched::some_machine_is_to_end() && platform::now_ns() < until_ns) usleep(50);
+    platform::wait_for_thread_ends(until_ns);
 }
 
 namespace {

@@ -120,16 +120,17 @@ void begin_thread_end() noexcept {
     if (key == no_key || pthread_getspecific(key) != nullptr) return;
     ending_threads.fetch_add(1, std::memory_order_relaxed);
     if (pthread_setspecific(key, reinterpret_cast<void*>(std::uintptr_t{1})) != 0) {
-        ending_threads.fetch_sub(1, std::memory_order_relaxed);
+        end_round(reinterpret_cast<void*>(rounds_of_keys));
     }
 }
 
-void wait_for_thread_ends(std::int64_t patience_ns) noexcept {
+void prepare_thread_ends() noexcept { end_key(); }
+
+void wait_for_thread_ends(std::int64_t until_ns) noexcept {
     if (simulation_here() != nullptr) return;
-    const std::int64_t until = now_ns() + patience_ns;
     while (const std::uint32_t left = ending_threads.load(std::memory_order_acquire)) {
-        if (now_ns() >= until) return;
-        futex_wait_until(ending_threads, left, until);
+        if (now_ns() >= until_ns) return;
+        futex_wait_until(ending_threads, left, until_ns);
     }
 }
 

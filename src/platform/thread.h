@@ -40,9 +40,11 @@ int start_thread(void* argument) noexcept {
 
 // The calling thread is about to end: what the program's thread_local objects and pthread keys do then is not done yet.
 void begin_thread_end() noexcept;
-// Waits for the threads that have begun to end, until they have destroyed those; `patience_ns` at most. What they did
+// Called once before, since a key takes memory if the program has made many.
+void prepare_thread_ends() noexcept;
+// Waits for the threads that have begun to end, until they have destroyed those, or until the time. What they did
 // happens before the return. So exit() destroys no static object under them.
-void wait_for_thread_ends(std::int64_t patience_ns) noexcept;
+void wait_for_thread_ends(std::int64_t until_ns) noexcept;
 
 // Notes the calling thread's signal mask, without `unblocked`, as the one for all threads to come.
 void remember_signal_mask(std::span<const int> unblocked) noexcept;

@@ -397,41 +397,47 @@ int thread_beside_a_holder() {
 }
 
 // What a library keeps for each thread, and gives back when the thread ends.
-std::atomic<int> in_destructors{0};
+std::atomic<bool> gone{false};
+void use_static_objects() {
+    usleep(10'000);
+    if (!gone) return;
+    std::fputs("static objects are destroyed while a thread still destroys its own\n", stderr);
+    _exit(3);
+}
 struct kept_for_a_thread {
     bool used = false;
     ~kept_for_a_thread() {
-        if (!used) return;
-        usleep(20'000);
-        --in_destructors;
+        if (used) use_static_objects();
     }
 };
 thread_local kept_for_a_thread kept;
 pthread_key_t kept_key;
 struct last_of_all {
     ~last_of_all() {
-        if (in_destructors == 0) return;
-        std::fputs("static objects are destroyed while a thread still destroys its own\n", stderr);
-        _exit(3);
+        gone = true;
+        usleep(60'000);  // for those that are still there
     }
 };
 
 int threads_that_end() {
     static last_of_all destroyed_at_exit;
-    pthread_key_create(&kept_key, [](void*) {
-        usleep(20'000);
-        --in_destructors;
-    });
+    pthread_key_create(&kept_key, [](void*) { use_static_objects(); });
     dunlin::run([] {
         dunlin::wait_group all;
+        dunlin::chan<int> never;
         for (int i = 0; i < 4; ++i) {
-            all.go([] {
-                in_destructors += 2;
+            const auto keep = [] {
+                dunlin::lock_os_thread();  // the thread ends with the goroutine
                 kept.used = true;
                 pthread_setspecific(kept_key, &kept_key);
-                dunlin::lock_os_thread();  // the thread ends with the goroutine
+            };
+            all.go(keep);
+            dunlin::go([=] {  // left by run(), which tells its thread to end
+                keep();
+                never.recv();
             });
         }
+        dunlin::sleep_for(1ms);
         all.wait();
     });
     return 0;

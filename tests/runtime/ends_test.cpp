@@ -262,6 +262,10 @@ void wait_for_one_that_is_left(unsigned procs, Enter enter, Wait wait, Queue que
     wait();
     const std::string said = testing::internal::GetCapturedStderr();
     if (said.empty()) return;  // it could not be stopped where it was
+    // Then the one that waits for it may have come in, and been stopped there: that is noted in the lock.
+    const bool behind_the_next = said.find("waits for the thread that") == std::string::npos &&
+        said.find("waits for the lock at") != std::string::npos;
+    if (!std::is_same_v<Queue, decltype(nothing)> && behind_the_next) return;
     EXPECT_NE(said.find("waits for the thread that"), std::string::npos) << said;
     EXPECT_NE(said.find("that stands still since its run() returned"), std::string::npos) << said;
     EXPECT_NE(said.find("run_options::at_end"), std::string::npos) << said;

@@ -19,7 +19,7 @@ struct upward_hooks {
     // A report has been written, and the process is about to end. In a signal handler.
     void (*process_dies)() noexcept = nullptr;
     void (*started)() noexcept = nullptr;   // called when the runtime has started for the first time; may be null
-    // Called on a machine's thread as it begins; may wait for a lock that a goroutine holds.
+    // Called on a machine's thread as it begins; may wait for a lock that a goroutine holds. May be null.
     void (*register_thread)() noexcept = nullptr;
     // Called on each machine's thread: true when it begins, false when it ends normally.
     void (*machine_thread)(bool begins) noexcept = nullptr;

@@ -627,7 +627,7 @@ struct scheduler {
     platform::atomic<std::uint32_t> coming_machines{0};  // made, but have neither a processor nor gone to sleep yet
     platform::atomic<std::uint32_t> yet_to_look{0};  // of these, those that have not begun to look for work: they serve
                                                      // every request for a thread made so far
-    platform::atomic<bool> registrations_wait{false};  // a thread was written off (states.h): new ones do not register
+    platform::atomic<std::uint32_t> threads_written_off{0};  // registration, states.h. Not 0: new ones do not register
     platform::atomic<std::uint32_t> machine_count{0};  // lock
     platform::atomic<machine*> machines{nullptr};    // lock to add; any thread may walk it
     goroutine_list starved DUNLIN_GUARDED_BY(lock);  // goroutines that found no memory for a stack

@@ -14,6 +14,7 @@
 #include "sched/goroutines/os_thread.h"
 
 #include <memory>
+#include <mutex>
 
 #include "platform/futex.h"
 #include "platform/thread.h"
@@ -131,10 +132,20 @@ void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     platform::futex_wake(its->wake_word);
 }
 
+bool some_machine_is_to_end() noexcept {
+    scheduler& s = the_scheduler;
+    const std::scoped_lock guard(s.lock);
+    for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
+        if (!m->ended && (m->must_end || m->dismissed)) return true;
+    }
+    return false;
+}
+
 void end_machine(machine* m) noexcept {
     scheduler& s = the_scheduler;
+    // Before it gives its processor away: the end of run() waits for it no more then, and stop_at_exit() must.
+    platform::begin_thread_end();
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
-    platform::begin_thread_end();  // before it is forgotten: stop_at_exit() waits for it
     s.lock.lock();
     forget_thread(m);
     s.lock.unlock();

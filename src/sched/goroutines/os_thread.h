@@ -29,6 +29,9 @@ void bind_until_back(machine* m, goroutine* self) noexcept;
 // Called by `self` when it has one.
 void unbind(machine* m, goroutine* self) noexcept;
 
+// A machine has been told to end and has not counted its thread as ending yet (platform::begin_thread_end()).
+bool some_machine_is_to_end() noexcept;
+
 // m must end (must_end, or wait_for_wired() has returned null): gives the processor away and counts m as ended.
 // After a wired goroutine the state of the thread may be anything, so the thread runs nothing else.
 void end_machine(machine* m) noexcept;

@@ -49,27 +49,31 @@ bool write_off_threads_that_wait() noexcept {
         registration is = m->registers.load(std::memory_order_relaxed);
         if (is == registration::under_way) {
             m->registers.compare_exchange_strong(is, registration::seen, std::memory_order_relaxed);
-        } else if (is == registration::seen &&
-            m->registers.compare_exchange_strong(is, registration::written_off, std::memory_order_relaxed)) {
+        } else if (is == registration::seen && !platform::thread_is_running(m->tid)) {
+            s.threads_written_off.fetch_add(1, std::memory_order_relaxed);  // the thread takes it back
+            if (!m->registers.compare_exchange_strong(is, registration::written_off, std::memory_order_acq_rel)) {
+                s.threads_written_off.fetch_sub(1, std::memory_order_relaxed);
+                continue;
+            }
             s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
             s.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
             any = true;
         }
     }
-    if (any) s.registrations_wait.store(true, std::memory_order_relaxed);
     return any;
 }
 
 namespace {
 
 void register_thread(machine* m) noexcept {
+    if (hooks.register_thread == nullptr) return;
     if (platform::simulation_here() != nullptr) return hooks.register_thread();
     scheduler& s = the_scheduler;
-    if (s.registrations_wait.load(std::memory_order_relaxed)) return;
+    if (s.threads_written_off.load(std::memory_order_relaxed) != 0) return;
     m->registers.store(registration::under_way, std::memory_order_relaxed);
     hooks.register_thread();
-    if (m->registers.exchange(registration::none, std::memory_order_relaxed) != registration::written_off) return;
-    s.registrations_wait.store(false, std::memory_order_relaxed);
+    if (m->registers.exchange(registration::none, std::memory_order_acq_rel) != registration::written_off) return;
+    s.threads_written_off.fetch_sub(1, std::memory_order_relaxed);
     s.coming_machines.fetch_add(1, std::memory_order_relaxed);
     s.yet_to_look.fetch_add(1, std::memory_order_relaxed);
 }

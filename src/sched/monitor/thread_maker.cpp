@@ -122,7 +122,8 @@ bool watch_coming_threads() noexcept {
     const std::int64_t now = platform::now_ns();
     if (now - looked_ns >= look_again_ns) {
         looked_ns = now;
-        if (write_off_threads_that_wait() && work_anywhere()) want_spare_machine();
+        // Also if nothing is queued: the request may be for a machine that sleeps until a timer is due.
+        if (write_off_threads_that_wait()) want_spare_machine();
     }
     return true;
 }
@@ -134,7 +135,8 @@ void maker_main(void*) {
     for (;;) {
         // owner_goes_on() is asked in short steps: the owner may need seconds, and threads are wanted meanwhile.
         for (;;) {
-            const bool looks = owner_goes_on() | watch_coming_threads();
+            const bool owner_runs = owner_goes_on();
+            const bool looks = watch_coming_threads() || owner_runs;
             if (k.wanted.load(std::memory_order_acquire) != 0) break;
             if (looks) {
                 platform::futex_wait_until(k.wanted, 0, platform::now_ns() + look_again_ns);
