@@ -118,6 +118,7 @@ void begin_thread_end() noexcept {
     if (simulation_here() != nullptr) return;
     const pthread_key_t key = end_key();
     if (key == no_key || pthread_getspecific(key) != nullptr) return;
+    // Relaxed: the caller takes the scheduler lock next, and so does the thread that calls exit(), before it waits.
     ending_threads.fetch_add(1, std::memory_order_relaxed);
     if (pthread_setspecific(key, reinterpret_cast<void*>(std::uintptr_t{1})) != 0) {
         end_round(reinterpret_cast<void*>(rounds_of_keys));

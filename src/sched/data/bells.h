@@ -70,7 +70,7 @@ struct wish {
         lost_forgotten = 2,  // event_source::forget_lost()
         printed = 4,         // maker_words::print
         owner_let_go = 8,    // let_owner_go()
-        coming_watched = 16, // threads that another thread has made: watch_coming_threads()
+        coming_watched = 16,  // threads that another thread has made: watch_coming_threads()
     };
 };
 

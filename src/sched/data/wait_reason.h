@@ -37,7 +37,7 @@ namespace dunlin::inline v0_1::sched {
     X(once, "call_once", program, none)                                    \
     X(future_wait, "future wait", program, none)                           \
     X(io_wait, "IO wait", outside, none)                                   \
-    X(io_in_use, "IO wait (others use the descriptor)", outside, none)       \
+    X(io_in_use, "IO wait (others use the descriptor)", outside, none)     \
     X(io_close, "close (calls under way)", outside, none)                  \
     X(parked, "parked", anything, none)                                    \
     X(chan_receive_nil_limited, "chan receive (nil chan)", anything, none) \

@@ -50,12 +50,17 @@ bool write_off_threads_that_wait() noexcept {
         if (is == registration::under_way) {
             m->registers.compare_exchange_strong(is, registration::seen, std::memory_order_relaxed);
         } else if (is == registration::seen && !platform::thread_is_running(m->tid)) {
-            s.threads_written_off.fetch_add(1, std::memory_order_relaxed);  // the thread takes it back
-            if (!m->registers.compare_exchange_strong(is, registration::written_off, std::memory_order_acq_rel)) {
+            // Before the CAS, whose release pairs with the acquire in register_thread(): or the thread's fetch_sub
+            // could come first, and the count would wrap.
+            s.threads_written_off.fetch_add(1, std::memory_order_relaxed);
+            if (!m->registers.compare_exchange_strong(is, registration::written_off, std::memory_order_release,
+                    std::memory_order_relaxed)) {
                 s.threads_written_off.fetch_sub(1, std::memory_order_relaxed);
                 continue;
             }
             s.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+            // As in make_machine(): acquires what was released by the requests that were left to this thread. The
+            // maker makes them again.
             s.yet_to_look.fetch_sub(1, std::memory_order_acq_rel);
             any = true;
         }
@@ -72,7 +77,8 @@ void register_thread(machine* m) noexcept {
     if (s.threads_written_off.load(std::memory_order_relaxed) != 0) return;
     m->registers.store(registration::under_way, std::memory_order_relaxed);
     hooks.register_thread();
-    if (m->registers.exchange(registration::none, std::memory_order_acq_rel) != registration::written_off) return;
+    // Acquire pairs with the release in write_off_threads_that_wait(): this thread was counted before it is taken off.
+    if (m->registers.exchange(registration::none, std::memory_order_acquire) != registration::written_off) return;
     s.threads_written_off.fetch_sub(1, std::memory_order_relaxed);
     s.coming_machines.fetch_add(1, std::memory_order_relaxed);
     s.yet_to_look.fetch_add(1, std::memory_order_relaxed);
