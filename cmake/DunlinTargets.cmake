@@ -51,7 +51,7 @@ function(dunlin_source_files out)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
     file(GLOB_RECURSE assembly CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.S")
     if(NOT DUNLIN_SIM)
-        list(FILTER sources EXCLUDE REGEX "/src/sim/")
+        list(FILTER sources EXCLUDE REGEX "/src/explorer/")
     else()
         list(FILTER sources EXCLUDE REGEX "/src/replay/") # the simulation for users needs the ordinary build
     endif()

@@ -61,8 +61,8 @@ static void told_in_child() noexcept {
 
 // Not again after a start that has failed. Before the lock is taken: pthread_atfork() waits while other threads fork.
 // Noted after it: a second thread that starts the runtime meanwhile registers the function as well, which does no harm;
-// if it went on, it could fork before the first one has registered it. The release pairs with the acquire: a thread
-// that is told so by the flag may fork.
+// if it went on, it could fork before the first one has registered it. Release pairs with the acquire in
+// tell_children(): a thread that is told so by the flag may fork.
 static void tell_children() noexcept {
     static platform::atomic<bool> done{false};
     if (done.load(std::memory_order_acquire)) return;

@@ -325,7 +325,8 @@ void session::flush_pending(const where_type& where) {
 
 void session::handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     ec.clear();
-    // Acquire pairs with the release below: the caller sees what the handshake wrote to raw_ and agreed on.
+    // Acquire pairs with the release in handshake(), below: the caller sees what the handshake wrote to raw_ and agreed
+    // on.
     if (done_.load(std::memory_order_acquire)) return;
     if (!take(handshaking_, ctx, ec, where)) return;
     const std::lock_guard turn(handshaking_, std::adopt_lock);

@@ -132,7 +132,7 @@ class Plots(unittest.TestCase):
         )
 
     def test_a_ratio_is_told_as_a_part_where_it_is_small(self):
-        self.assertEqual([plots.ratio_text(r) for r in (0.1, 0.913, 1.5, 3.14159)], ["1/10", "0.91", "1.50", "3.14"])
+        self.assertEqual([plots.ratio_text(r) for r in (0.1, 0.913, 1.5, 3.14159, 0.00062, 999.7)], ["1/10", "0.91", "1.50", "3.14", "1/1613", "1000"])
 
     def test_a_figure_that_is_not_above_zero_has_no_place_on_a_logarithmic_axis(self):
         ((title, unit, peers),) = plots.panels(document(lambda peer, n: n - 1))

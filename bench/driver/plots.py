@@ -6,6 +6,7 @@ not be the first one in PATH. The same JSON gives the same bytes. The background
 
 import fnmatch
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,9 +102,13 @@ def bars(doc):
 
 def ratio_text(ratio):
     """1/7.4 below one half, two digits near one, x above."""
+
+    def three_digits(x):
+        return f"{x:.3g}" if x < 99.95 else f"{x:.0f}"
+
     if ratio < 0.5:
-        return f"1/{1 / ratio:.3g}"
-    return f"{ratio:.2f}" if ratio < 1.95 else f"{ratio:.3g}"
+        return f"1/{three_digits(1 / ratio)}"
+    return f"{ratio:.2f}" if ratio < 1.95 else three_digits(ratio)
 
 
 def panels(family):
@@ -169,17 +174,31 @@ def prepare_matplotlib():
     return plt
 
 
+def compact(svg):
+    """A line for each part of the picture: matplotlib breaks a path after each of its points."""
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\s+", " ", tag[0]), svg)
+    svg = re.sub(r">\s+<", "><", svg)
+    return re.sub(r'(?=<g id="(?!(?:DejaVu|glyph)))', "\n", svg) + "\n"
+
+
 def save(plt, figure, path):
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    path.write_text(compact(path.read_text(encoding="utf-8")), encoding="utf-8")
     plt.close(figure)
     return path.name
 
 
-def arrange(figure, title):
-    """The axes between the title above them and the legend below."""
-    margin = 0.35 / figure.get_size_inches()[1]
-    figure.suptitle(title, fontsize=10, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
-    figure.tight_layout(rect=(0, margin, 1, 1 - margin))
+def arrange(figure, title, handles, names):
+    """The axes between the title above them and the legend below, in as many rows as its names need: two inches for each."""
+    width, height = figure.get_size_inches()
+    columns = max(min(len(names), int(width / 2)), 1)
+    rows = -(-len(names) // columns)
+    height += 0.2 * max(rows - 1, 0)
+    figure.set_size_inches(width, height)
+    if names:
+        figure.legend(handles, names, loc="lower center", ncols=columns, frameon=False)
+    figure.suptitle(title, fontsize=10, y=1 - 0.12 / height, va="top")
+    figure.tight_layout(rect=(0, (0.15 + 0.2 * rows) / height, 1, 1 - 0.35 / height))
 
 
 def draw_ratios(plt, doc, out):
@@ -229,8 +248,8 @@ def draw_ratios(plt, doc, out):
             ax.axvline(1, color="black", linewidth=0.9, zorder=3)
             ax.set_title(f"P = {procs}")
         handles = [plt.Rectangle((0, 0), 1, 1, color=colour_of(peer, peers)) for peer in present]
-        figure.legend(handles, [f"{SUBJECT} / {peer}" for peer in present], loc="lower center", ncols=len(present), frameon=False)
-        arrange(figure, f"{title}: what {SUBJECT} needs, as a part of what its peer needs (left of 1: less; the line: 95 % interval)")
+        title = f"{title}: what {SUBJECT} needs, as a part of what its peer needs (left of 1: less; the line: 95 % interval)"
+        arrange(figure, title, handles, [f"{SUBJECT} / {peer}" for peer in present])
         files.append(save(plt, figure, out / f"ratios-{name}.svg"))
     return files
 
@@ -289,8 +308,7 @@ def draw_growth(plt, doc, out):
             ax.set_xlabel(family["axis"])
             ax.set_ylabel(unit)
         handles = [plt.Line2D([], [], color=colour_of(p, peers), marker=MARKERS.get(p, "^"), markersize=4) for p in peers]
-        figure.legend(handles, peers, loc="lower center", ncols=len(peers), frameon=False)
-        arrange(figure, family["title"])
+        arrange(figure, family["title"], handles, peers)
         files.append(save(plt, figure, out / f"growth-{family['name']}.svg"))
     return files
 

@@ -58,7 +58,7 @@ using asio_system_error = ::boost::system::system_error;
 class asio_category final : public ::boost::system::error_category {
 public:
     static const asio_category& of(const std::error_category& wanted) {
-        // Acquire pairs with the release of the exchange: what is found in the list has been constructed. Nothing is
+        // Acquire pairs with the release in of(), below: what is found in the list has been constructed. Nothing is
         // ever taken out of it.
         const asio_category* first = list().load(std::memory_order_acquire);
         for (const asio_category* c = first; c != nullptr; c = c->next_) {

@@ -54,7 +54,8 @@ template <class F>
 ///           blocking().
 /// Blocks    The thread, as f does. If another goroutine waits, the processor goes to it: at once if earlier calls from
 ///           this place took long, or else by the monitor, which looks at once at a place's first call, and within
-///           about a millisecond at later ones. While no other goroutine waits, the processor stays.
+///           about a millisecond at later ones. While no other goroutine waits, the processor stays for ten
+///           to twenty milliseconds; then it is free for any goroutine that becomes runnable.
 /// After     The goroutine has a processor again: its old one or an idle one. If there is none, it waits for its turn
 ///           in the global queue and may continue on another thread. errno has the value that f left, whichever thread
 ///           that is. Compilers keep errno's address across calls: read errno in the function that made the call, that

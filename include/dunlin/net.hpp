@@ -422,7 +422,8 @@ DUNLIN_API std::vector<address> resolve(std::string_view network, std::string_vi
 DUNLIN_API std::vector<address> resolve(
     std::string_view network, std::string_view host_and_port, const context& ctx, std::error_code& ec);
 
-/// Splits "host:port", "[::1]:80" too. Throws io_error with errc::bad_address.
+/// Splits "host:port", "[::1]:80" too. The port may be empty, its colon may not be missing. Throws io_error with
+/// errc::bad_address.
 DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port);
 DUNLIN_API std::pair<std::string, std::string> split_host_port(std::string_view host_and_port, std::error_code& ec);
 /// Joins both again, with brackets around an address that has colons.

@@ -123,7 +123,7 @@ private:
         const std::lock_guard guard(mutex_, std::adopt_lock);
         if (done_.load(std::memory_order_relaxed)) return;
         static_cast<void>(std::invoke(std::forward<F>(f)));
-        done_.store(true, std::memory_order_release);  // pairs with done()
+        done_.store(true, std::memory_order_release);  // pairs with the acquire in done()
     }
 
     mutex mutex_;  // held while a function runs

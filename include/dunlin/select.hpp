@@ -26,7 +26,7 @@
 namespace dunlin::inline v0_1 {
 
 /// What a handler returns to select_loop() and select_again(). A handler that returns nothing, or anything else, means:
-/// go on.
+/// go on. The compiler warns of a bool where the cases are the arguments.
 enum class loop : bool {
     again,  ///< wait for the next case
     leave,  ///< that was the last
@@ -98,6 +98,20 @@ template <class Handler, class T>
 concept takes_optional = std::invocable<Handler&, std::optional<T>> &&
                          (!std::is_member_pointer_v<Handler> || !std::invocable<Handler&, T>);
 
+// Does the handler return a bool, which ends no loop?
+template <class Handler, class... Args>
+inline constexpr bool says_bool = std::same_as<std::remove_cvref_t<std::invoke_result_t<Handler&, Args...>>, bool>;
+template <class Handler, class T>
+consteval bool received_says_bool() {
+    if constexpr (takes_optional<Handler, T>) {
+        return says_bool<Handler, std::optional<T>>;
+    } else if constexpr (std::invocable<Handler&, T>) {
+        return says_bool<Handler, T>;
+    } else {
+        return says_bool<Handler>;
+    }
+}
+
 // The argument is a prvalue in the handler's call: nothing is moved between the channel and the parameter.
 template <class T, class Handler>
 loop run_receive_handler(Handler& handler, bool ok, element_slot<element_of<T>>& slot, [[maybe_unused]] chan_core* c) {
@@ -143,6 +157,7 @@ public:
         return this;
     }
     loop run() { return run_receive_handler<T>(handler_, ok, slot_, core); }
+    static constexpr bool ends_no_loop = received_says_bool<Handler, T>();
 
 private:
     case_channel channel_;
@@ -156,6 +171,8 @@ class follower_case : public case_base {
     using T = typename Follower::follows;
 
 public:
+    static constexpr bool ends_no_loop = received_says_bool<Handler, T>();
+
     template <class H>
     follower_case(Follower& f, H&& handler, std::source_location w)
         : case_base(case_kind::receive, w), follower_(&f), handler_(std::forward<H>(handler)) {}
@@ -269,6 +286,7 @@ public:
         return this;
     }
     loop run() { return run_handler(handler_); }
+    static constexpr bool ends_no_loop = says_bool<Handler>;
 
 private:
     // A value whose move may throw is copied, so that the original is as it was.
@@ -304,6 +322,7 @@ public:
 
     case_base* prepare() noexcept { return this; }
     loop run() { return run_handler(handler_); }
+    static constexpr bool ends_no_loop = says_bool<Handler>;
 
 private:
     [[no_unique_address]] Handler handler_;
@@ -330,6 +349,15 @@ concept select_case_type = requires(std::remove_cvref_t<C>& c) {
 
 template <class... C>
 inline constexpr bool are_cases = (select_case_type<C> && ...);
+
+// A handler of one of the cases returns a bool.
+template <class C>
+inline constexpr bool is_no_loop_case = requires { requires C::ends_no_loop; };
+template <class... C>
+inline constexpr bool end_no_loop = (is_no_loop_case<std::remove_cvref_t<C>> || ...);
+#define DUNLIN_BOOL_ENDS_NO_LOOP(function)                                                                            \
+    function ": a handler returns a bool, which ends no loop: return dunlin::loop::leave or loop::again, or nothing: " \
+             "[&] { (void)f(); }"
 
 template <class C>
 void settle(C& c, bool taken) noexcept {
@@ -534,6 +562,20 @@ private:
     std::vector<chan_handle> channels_;
 };
 
+template <class... Cases>
+std::size_t loop_over(Cases&... cases) {
+    const std::array<case_base*, sizeof...(Cases)> list{cases.prepare()...};
+    select_rounds rounds(list.data(), list.size());
+    for (;;) {
+        const std::size_t taken = rounds.next();
+        loop says = loop::again;
+        std::size_t i = 0;
+        // The values of the others stay in them for the next round.
+        static_cast<void>(((i++ == taken ? (settle(cases, true), says = cases.run(), true) : false) || ...));
+        if (says == loop::leave) return taken;
+    }
+}
+
 }  // namespace detail
 
 /// Waits until one of the cases can go, takes it, runs its handler here, and returns its index, counted from 0 in the
@@ -584,7 +626,13 @@ inline std::size_t select(const std::vector<select_case>& cases) { return select
 /// Everything in the parentheses is made anew each time, as in a loop around Go's select: handlers may change
 /// the channels and values of the next round. Throws as select().
 template <detail::select_case_type... Cases>
+    requires(!detail::end_no_loop<Cases...>)
 [[nodiscard]] bool select_again(Cases&&... cases) {
+    return detail::select_one(cases...).handler_says == loop::again;
+}
+template <detail::select_case_type... Cases>
+    requires(detail::end_no_loop<Cases...>)
+[[nodiscard, deprecated(DUNLIN_BOOL_ENDS_NO_LOOP("dunlin::select_again"))]] bool select_again(Cases&&... cases) {
     return detail::select_one(cases...).handler_says == loop::again;
 }
 
@@ -595,17 +643,14 @@ template <detail::select_case_type... Cases>
 /// again and again.
 /// Throws    As select().
 template <detail::select_case_type... Cases>
+    requires(!detail::end_no_loop<Cases...>)
 std::size_t select_loop(Cases&&... cases) {
-    const std::array<detail::case_base*, sizeof...(Cases)> list{cases.prepare()...};
-    detail::select_rounds rounds(list.data(), list.size());
-    for (;;) {
-        const std::size_t taken = rounds.next();
-        loop says = loop::again;
-        std::size_t i = 0;
-        // The values of the others stay in them for the next round.
-        static_cast<void>(((i++ == taken ? (detail::settle(cases, true), says = cases.run(), true) : false) || ...));
-        if (says == loop::leave) return taken;
-    }
+    return detail::loop_over(cases...);
+}
+template <detail::select_case_type... Cases>
+    requires(detail::end_no_loop<Cases...>)
+[[deprecated(DUNLIN_BOOL_ENDS_NO_LOOP("dunlin::select_loop"))]] std::size_t select_loop(Cases&&... cases) {
+    return detail::loop_over(cases...);
 }
 /// The same for a list that is made at run time. Throws std::invalid_argument for a case that was moved from.
 DUNLIN_API std::size_t select_loop(std::span<const select_case> cases);

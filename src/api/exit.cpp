@@ -15,8 +15,38 @@
 
 namespace dunlin::inline v0_1::api {
 
-// A thread that calls exit() from such a destructor waits for itself, so long.
-static constexpr std::int64_t patience_with_thread_ends_ns = 100'000'000;
+namespace {
+
+// Threads that are ending have no machine any more, or are about to give it up, and destroy what the program keeps for
+// each thread: exit() must destroy no static object under them. It waits as long as their number falls, five seconds at
+// most: a hundred threads on a busy CPU need longer than one, but a thread that calls exit() from such a destructor
+// waits for itself.
+constexpr std::int64_t patience_with_one_ns = 100'000'000, patience_with_all_ns = 5'000'000'000;
+constexpr unsigned looks_apart_us = 50;
+
+void wait_for_ending_threads() noexcept {
+    static bool in_vain = false;  // the stopper has waited; the handler need not
+    if (in_vain) return;
+    const std::int64_t begin_ns = platform::real_now_ns();
+    std::int64_t fell_ns = begin_ns;
+    std::uint32_t fewest = ~std::uint32_t{0};
+    for (;;) {
+        // In this order: a thread is counted as ending before its machine is no longer counted.
+        std::uint32_t left = sched::machines_to_end();
+        left += platform::ending_thread_count();
+        if (left == 0) return;
+        const std::int64_t now_ns = platform::real_now_ns();
+        if (left < fewest) {
+            fewest = left;
+            fell_ns = now_ns;
+        }
+        if (now_ns - fell_ns >= patience_with_one_ns || now_ns - begin_ns >= patience_with_all_ns) break;
+        usleep(looks_apart_us);
+    }
+    in_vain = true;
+}
+
+}  // namespace
 
 void stop_at_exit() noexcept {
     // In the child of a fork() only the forking thread exists: there is nothing to stop, and a wait would never end.
@@ -24,11 +54,7 @@ void stop_at_exit() noexcept {
     if (!sched::the_scheduler.started.load(std::memory_order_acquire) || forked) return;
     sched::the_scheduler.exiting.store(platform::thread_id(), std::memory_order_relaxed);
     sched::end_run();
-    // Threads that are ending have no machine any more, or are about to give it up, and destroy what the program keeps
-    // for each thread. One time for both calls: of the stopper and of the handler.
-    static const std::int64_t until_ns = platform::now_ns() + patience_with_thread_ends_ns;
-    while (sched::some_machine_is_to_end() && platform::now_ns() < until_ns) usleep(50);
-    platform::wait_for_thread_ends(until_ns);
+    wait_for_ending_threads();
 }
 
 namespace {

@@ -130,9 +130,9 @@ static void wait_for_leftovers(const run_options& options) {
     constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
     const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
     for (std::int64_t sleep_ns = shortest_ns;;) {
-        const std::int64_t begin = platform::now_ns();
+        const std::int64_t begin = platform::real_now_ns();
         if (!any_left()) break;
-        const std::int64_t now = platform::now_ns();
+        const std::int64_t now = platform::real_now_ns();
         if (now >= until) break;
         // The world may have stood still for the look: for a twentieth of the time at most.
         const std::int64_t pause_ns = std::max(sleep_ns, 20 * (now - begin));

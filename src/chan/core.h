@@ -4,8 +4,9 @@
 //   C1  receivers wait only while the buffer is empty and no sender waits; senders only while it is full and no
 //       receiver waits. Exception: a select that offers both on the same channel stands in both queues. It never meets
 //       itself, since only other parties look at the queues.
-//   C2  an element goes straight from its sender to the receiver: the second of the two moves it into the first one's
-//       slot. A woken waiter has its result and does not try again.
+//   C2  the party that takes a waiter's node off its queue moves the element before it wakes the waiter: into a
+//       receiver's slot; out of a sender's slot, to the receiver, or into the buffer if that was full. A woken waiter
+//       has its result and does not try again.
 //   C3  a closed channel has no waiters.
 // Lifetime   Every handle holds a reference; waiters hold none: a call relies on its caller's handle.
 // Timers     The buffer of a timer's channel (timer_channel.h) is filled, and emptied, by the clock: every operation on

@@ -41,12 +41,12 @@ inline void look_at_descriptor(case_base& c) noexcept {
     const netpoll::direction dir = direction_of(c);
     c.edge = d->edges(dir);
     c.ok = false;
-    if (!d->known_drained(dir, c.edge)) {
+    if (!d->is_drained(dir, c.edge)) {
         pollfd p{d->fd(), static_cast<short>(c.kind == case_kind::readable ? POLLIN | POLLRDHUP : POLLOUT), 0};
         const timespec at_once{0, 0};
         c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0,
             0) > 0;
-        if (!c.ok) d->drained(dir, c.edge);
+        if (!c.ok) d->note_drained(dir, c.edge);
     }
     d->end_use();
 }

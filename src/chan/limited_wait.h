@@ -11,9 +11,9 @@ namespace dunlin::inline v0_1::detail {
 
 enum class end_of_wait : std::uint8_t { served, timed_out, cancelled, no_memory };
 
-// Waits until a node of `w` is served, or until `limit` ends the wait. All nodes are prepared and queued, and no lock
-// is held. After any end but `served` no waker will wake `w` any more, and the caller takes its nodes off their queues.
-// Leaves the runtime.
+// Waits until a node of `w` is served, or until `limit` ends the wait. The waiter is prepared, all its nodes are
+// queued, and no lock is held. After any end but `served` no waker will wake `w` any more, and the caller takes its
+// nodes off their queues. Leaves the runtime.
 end_of_wait wait_limited(park::waiter& w, const wait_limit& limit) noexcept;
 
 // The rule for limits: a limit ends waits only; what is available at once is taken, even if the limit is past. So every

@@ -3,7 +3,7 @@
 // Protocol   1  lock all channels, in the order of their addresses, each once
 //            2  count the cases that can go and take one at random; unlock all: done. All cases are counted at one
 //               moment, so `otherwise` is never taken if at every moment some case is ready
-//            3  otherwise: prepare(); a node for each case into its channel's queue; unlock all; a node into the
+//            3  none can go: prepare(); a node for each case into its channel's queue; unlock all; a node into the
 //               descriptor's queue for each on_readable and on_writable; wait
 //            4  a waker that takes one of the nodes off its queue claims the waiter (park/waiter.h), so one wins; the
 //               deadline is one more node

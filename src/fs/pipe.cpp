@@ -30,7 +30,7 @@ byte_stream own_pipe_end(int fd, pipe_side side, int& error) noexcept {
         return {};
     }
     d->kind = static_cast<std::uint8_t>(io::kind::pipe);
-    if (side == pipe_side::read) d->short_reads_drain();
+    if (side == pipe_side::read) d->set_short_reads_drain();
     return io_access::make<byte_stream>(d);
 }
 

@@ -122,7 +122,9 @@ long read_inside(netpoll::fd_record* d, mutable_buffer b, const wait_limit* limi
     std::uint32_t seen;
     const long n = io::perform(
         d, direction::read, limit, where, ec, seen, [b](int fd) { return io::system_read(fd, b.data(), b.size()); });
-    if (n > 0 && static_cast<std::size_t>(n) < b.size() && d->short_is_drained()) d->drained(direction::read, seen);
+    if (n > 0 && static_cast<std::size_t>(n) < b.size() && d->short_read_drains()) {
+        d->note_drained(direction::read, seen);
+    }
     return n;
 }
 
@@ -165,7 +167,7 @@ std::size_t io_read_lent(io_descriptor* d, std::unique_ptr<char[]>& memory, std:
         if (got == -EAGAIN) memory.reset();
         return got;
     });
-    if (n > 0 && static_cast<std::size_t>(n) < size && d->short_is_drained()) d->drained(direction::read, seen);
+    if (n > 0 && static_cast<std::size_t>(n) < size && d->short_read_drains()) d->note_drained(direction::read, seen);
     return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
@@ -317,7 +319,7 @@ io::kind kind_of_file(int fd, mode_t mode) noexcept {
         return nullptr;
     }
     d->kind = static_cast<std::uint8_t>(kind);
-    if (kind == io::kind::tcp && is_plain_tcp(fd)) d->short_reads_drain();
+    if (kind == io::kind::tcp && is_plain_tcp(fd)) d->set_short_reads_drain();
     return d;
 }
 

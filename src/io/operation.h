@@ -103,7 +103,7 @@ long perform(fd_record* d, direction dir, const wait_limit* limit, const std::so
         seen = d->edges(dir);
         // There may be data whose edge has not been delivered yet. If the call may wait, that edge ends its wait; if it
         // may not, the kernel is asked here.
-        if (!d->known_drained(dir, seen) || is_cancelled(limit)) {
+        if (!d->is_drained(dir, seen) || is_cancelled(limit)) {
             const long n = attempt(d->fd());
             if (n >= 0) return n;
             if (n == -EINTR) continue;
@@ -111,14 +111,14 @@ long perform(fd_record* d, direction dir, const wait_limit* limit, const std::so
                 ec = system_error_code(-n);
                 return -1;
             }
-            d->drained(dir, seen);
+            d->note_drained(dir, seen);
         }
         if (!may_wait(limit, ec)) return -1;
         wait_for_edge(d, dir, seen, limit, where);
     }
 }
 
-// For calls that do not learn from a short result that nothing is left (fd_record::drained()).
+// For calls that do not learn from a short result that nothing is left (fd_record::note_drained()).
 template <class Attempt>
 long perform(fd_record* d, direction dir, const wait_limit* limit, const std::source_location& where,
     std::error_code& ec, Attempt attempt) {

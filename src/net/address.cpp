@@ -65,6 +65,27 @@ std::optional<std::uint16_t> parse_port(std::string_view text) noexcept {
     return port;
 }
 
+struct host_and_port {
+    std::string_view host = {}, port = {};
+    const char* fault = nullptr;  // what is wrong; then there is no host
+};
+
+host_and_port split(std::string_view text) noexcept {
+    if (text.find('\0') != text.npos) return {.fault = "it contains a zero byte"};
+    const std::size_t colon = text.rfind(':');
+    if (text.starts_with('[')) {
+        const std::size_t bracket = text.find(']');
+        if (bracket == text.npos) return {.fault = "missing ']'"};
+        if (bracket + 1 == text.size()) return {.fault = "missing port"};
+        if (text[bracket + 1] != ':') return {.fault = "expected ':' after ']'"};
+        if (bracket + 1 != colon) return {.fault = "too many colons"};
+        return {.host = text.substr(1, bracket - 1), .port = text.substr(bracket + 2)};
+    }
+    if (colon == text.npos) return {.fault = "missing port"};
+    if (text.find(':') != colon) return {.fault = "too many colons: an IPv6 address stands in brackets"};
+    return {.host = text.substr(0, colon), .port = text.substr(colon + 1)};
+}
+
 // The index of an interface, given by its name or as a number; 0 if there is none.
 unsigned zone_index(const std::string& name) noexcept {
     if (const unsigned index = if_nametoindex(name.c_str()); index != 0) return index;
@@ -106,18 +127,30 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
         if (a) ec.clear();
         return a;
     }
-    std::pair<std::string, std::string> parts;
-    try {
-        parts = split_host_port(text);
-    } catch (const io_error&) {
-        return std::nullopt;
-    }
-    const auto port = parse_port(parts.second);
-    if (!port) return std::nullopt;
-    if (parts.first.empty()) return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC, ec);
-    const auto a = parse_ip(parts.first, *port, n.family, ec);
+    const host_and_port parts = split(text);
+    const auto port = parse_port(parts.port);
+    if (parts.fault != nullptr || !port) return std::nullopt;
+    if (parts.host.empty()) return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC, ec);
+    const auto a = parse_ip(std::string(parts.host), *port, n.family, ec);
     if (!a && !ec) ec = errc::bad_address;  // a name, for instance
     return a;
+}
+
+std::string why_bad(std::string_view network_name, int type, std::string_view text) {
+    const network* n = find_network(network_name);
+    if (n == nullptr) return "there is no such network: tcp, tcp4, tcp6, unix, udp, udp4, udp6, unixgram";
+    if (text.find('\0') != text.npos) return "it contains a zero byte";
+    if (n->type != type) {
+        return type == SOCK_STREAM ? "this network is for datagrams: dial_packet(), listen_packet()"
+                                   : "this network is for streams: dial(), listen()";
+    }
+    if (n->is_unix()) return "a path is wanted, shorter than 108 bytes, or '@' and a name";
+    const host_and_port parts = split(text);
+    if (parts.fault != nullptr) return std::string(parts.fault) + "; as in host:port, [::1]:port";
+    if (!parse_port(parts.port)) {
+        return "the port \"" + std::string(parts.port) + "\" is neither a number up to 65535 nor the name of a service";
+    }
+    return "an IP address and a port are wanted";
 }
 
 address address::parse(std::string_view network_name, std::string_view text, std::error_code& ec) {
@@ -134,9 +167,9 @@ address address::parse(std::string_view network_name, std::string_view text) {
     const network* n = find_network(network_name);
     std::error_code ec;
     const address a = parse(network_name, text, ec);
-    if (ec == errc::bad_address)
-        throw_net_error(
-            "parse", network_name, text, ec, n == nullptr ? "no such network" : "expected an IP address and a port");
+    if (ec == errc::bad_address) {
+        throw_net_error("parse", network_name, text, ec, why_bad(network_name, n != nullptr ? n->type : 0, text));
+    }
     if (ec) throw_net_error("parse", network_name, text, ec, "the zone after '%' is no interface of this machine");
     return a;
 }
@@ -202,30 +235,16 @@ std::strong_ordering operator<=>(const address& a, const address& b) noexcept {
 std::ostream& operator<<(std::ostream& out, const address& a) { return out << a.to_string(); }
 
 std::pair<std::string, std::string> split_host_port(std::string_view text) {
-    const auto bad = [&](std::string_view why) { throw_net_error("read address", "", text, errc::bad_address, why); };
-    if (text.find('\0') != text.npos) bad("it contains a zero byte");
-    const std::size_t colon = text.rfind(':');
-    if (!text.empty() && text[0] == '[') {
-        const std::size_t bracket = text.find(']');
-        if (bracket == text.npos) bad("missing ']'");
-        if (bracket + 1 == text.size()) return {std::string(text.substr(1, bracket - 1)), ""};
-        if (text[bracket + 1] != ':') bad("expected ':' after ']'");
-        if (bracket + 1 != colon) bad("too many colons");
-        return {std::string(text.substr(1, bracket - 1)), std::string(text.substr(bracket + 2))};
-    }
-    if (colon == text.npos) bad("missing port");
-    if (text.find(':') != colon) bad("too many colons: an IPv6 address stands in brackets");
-    return {std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
+    const host_and_port parts = split(text);
+    if (parts.fault != nullptr) throw_net_error("read address", "", text, errc::bad_address, parts.fault);
+    return {std::string(parts.host), std::string(parts.port)};
 }
 
 std::pair<std::string, std::string> split_host_port(std::string_view text, std::error_code& ec) {
     ec.clear();
-    try {
-        return split_host_port(text);
-    } catch (const io_error& e) {
-        ec = e.code();
-        return {};
-    }
+    const host_and_port parts = split(text);
+    if (parts.fault != nullptr) ec = errc::bad_address;
+    return {std::string(parts.host), std::string(parts.port)};
 }
 
 std::string join_host_port(std::string_view host, std::string_view port) {

@@ -19,4 +19,8 @@ std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int
 // The same with a port, or a path. None: `ec` is set.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
 
+// What is wrong with these arguments of a call for networks of this type (SOCK_STREAM, SOCK_DGRAM), for which
+// errc::bad_address was found.
+std::string why_bad(std::string_view network_name, int type, std::string_view text);
+
 }  // namespace dunlin::net

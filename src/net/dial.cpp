@@ -7,6 +7,7 @@
 //            next attempt begins when 250 ms have passed or an earlier one has failed. Each attempt runs in a goroutine
 //            of its own and sends its outcome to a channel that has room for all, so that dial() need not wait for late
 //            attempts: their connections are closed together with the channel.
+#include "net/address.h"
 #include "net/dial.h"
 
 #include <algorithm>
@@ -195,7 +196,7 @@ stream checked(
     const bool timeout = ec == std::make_error_code(std::errc::timed_out) && !after.empty();
     throw_net_error("dial", network_name, text, ec,
         timeout                   ? "after " + after
-        : ec == errc::bad_address ? what_is_allowed
+        : ec == errc::bad_address ? why_bad(network_name, SOCK_STREAM, text)
                                   : "");
 }
 

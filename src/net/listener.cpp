@@ -22,6 +22,7 @@
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
+#include "net/address.h"
 #include "net/resolve.h"
 #include "net/socket.h"
 #include "platform/clock.h"
@@ -205,7 +206,10 @@ listener listen_within(std::string_view network_name, std::string_view text, con
 }
 
 listener checked(listener l, std::string_view network_name, std::string_view text, std::error_code ec) {
-    if (ec) throw_net_error("listen", network_name, text, ec, ec == errc::bad_address ? what_is_allowed : "");
+    if (ec) {
+        throw_net_error("listen", network_name, text, ec,
+            ec == errc::bad_address ? why_bad(network_name, SOCK_STREAM, text) : "");
+    }
     return l;
 }
 

@@ -6,6 +6,7 @@
 #include <dunlin/net.hpp>
 
 #include "io/system.h"
+#include "net/address.h"
 #include "net/dial.h"
 #include "net/resolve.h"
 #include "net/socket.h"
@@ -89,11 +90,12 @@ std::size_t checked(std::size_t n, const char* operation, io_descriptor* d, std:
     return n;
 }
 
-constexpr std::string_view what_networks = "networks are udp, udp4, udp6, unixgram";
-
 packet_conn checked(packet_conn c, std::string_view operation, std::string_view network_name, std::string_view text,
     std::error_code ec) {
-    if (ec) throw_net_error(operation, network_name, text, ec, ec == errc::bad_address ? what_networks : "");
+    if (ec) {
+        throw_net_error(operation, network_name, text, ec,
+            ec == errc::bad_address ? why_bad(network_name, SOCK_DGRAM, text) : "");
+    }
     return c;
 }
 

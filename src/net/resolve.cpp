@@ -24,11 +24,6 @@ namespace dunlin::inline v0_1::net {
 
 namespace {
 
-std::vector<address> checked(std::vector<address> found, std::string_view text, std::error_code ec) {
-    if (ec) throw_net_error("resolve", "", text, ec);
-    return found;
-}
-
 bool is_decimal(std::string_view s) noexcept {
     return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -47,7 +42,21 @@ std::string with_port(const network& n, std::string_view text) {
     std::string whole(text);
     if (n.is_unix() || text.find('\0') != text.npos) return whole;
     if (text.find(':') == text.npos) return whole + ':';
-    return text[0] != '[' && is_bare_ipv6(whole) ? '[' + whole + "]:" : whole;
+    if (text[0] == '[') return text.back() == ']' ? whole + ':' : whole;
+    return is_bare_ipv6(whole) ? '[' + whole + "]:" : whole;
+}
+
+std::vector<address> checked(
+    std::vector<address> found, std::string_view network_name, std::string_view text, std::error_code ec) {
+    if (!ec) return found;
+    const network* n = find_network(network_name);
+    std::string why;
+    if (n != nullptr && text.empty()) {
+        why = "a host is wanted";
+    } else if (ec == errc::bad_address) {
+        why = n == nullptr ? why_bad(network_name, 0, text) : why_bad(network_name, n->type, with_port(*n, text));
+    }
+    throw_net_error("resolve", "", text, ec, why);
 }
 
 std::vector<address> resolve_for(
@@ -191,13 +200,13 @@ std::vector<address> resolve(
 std::vector<address> resolve(std::string_view network_name, std::string_view text) {
     std::error_code ec;
     auto found = resolve(network_name, text, ec);
-    return checked(std::move(found), text, ec);
+    return checked(std::move(found), network_name, text, ec);
 }
 
 std::vector<address> resolve(std::string_view network_name, std::string_view text, const context& ctx) {
     std::error_code ec;
     auto found = resolve(network_name, text, ctx, ec);
-    return checked(std::move(found), text, ec);
+    return checked(std::move(found), network_name, text, ec);
 }
 
 std::vector<address> resolve(std::string_view text) { return resolve("tcp", text); }

@@ -134,7 +134,7 @@ io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept
     }
     ec.clear();
     d->kind = static_cast<std::uint8_t>(k);
-    if (k == kind::tcp) d->short_reads_drain();
+    if (k == kind::tcp) d->set_short_reads_drain();
     return d;
 }
 
@@ -242,7 +242,8 @@ void throw_net_error(std::string_view operation, std::string_view network, std::
     std::string_view detail) {
     std::string text(operation);
     for (const std::string_view word : {network, address}) {
-        if (!word.empty()) text += ' ' + std::string(word);
+        if (!word.empty()) text += ' ';
+        for (const char c : word) text += c != '\0' ? std::string(1, c) : "\\0";  // what() ends at a zero byte
     }
     if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded))
         throw context_cancelled(ec, text);

@@ -71,8 +71,6 @@ address remote_address_of(io_descriptor* d) noexcept;
 // is known already. True: both addresses are the same. For a null descriptor it does nothing.
 bool remember_ends(io_descriptor* d, const address* remote = nullptr) noexcept;
 
-inline constexpr const char* what_is_allowed = "networks are tcp, tcp4, tcp6, unix; addresses host:port or a path";
-
 // "dial tcp 10.0.0.7:443: " and the cause.
 [[noreturn]] void throw_net_error(std::string_view operation, std::string_view network, std::string_view address,
     std::error_code ec, std::string_view detail = {});

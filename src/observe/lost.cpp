@@ -132,12 +132,12 @@ void check_still_lost(const lost_goroutines& before) noexcept {
 [[gnu::noinline]] void watch_from(std::uintptr_t from) noexcept {
     lost_goroutines lost;
     for (std::int64_t pause_ns = the_watch.period_ns;;) {
-        platform::futex_wait_until(the_watch.never, 0, platform::now_ns() + pause_ns);
-        const std::int64_t begun_ns = platform::now_ns();
+        platform::futex_wait_until(the_watch.never, 0, platform::real_now_ns() + pause_ns);
+        const std::int64_t begun_ns = platform::real_now_ns();
         check_still_lost(lost);
         lost.find(from);
         // Even if a search takes long, the program has most of the time.
-        pause_ns = std::max(the_watch.period_ns, 3 * (platform::now_ns() - begun_ns));
+        pause_ns = std::max(the_watch.period_ns, 3 * (platform::real_now_ns() - begun_ns));
     }
 }
 

@@ -106,7 +106,7 @@ void write_trace(platform::text_writer& out, bool detail) noexcept {
 
 void print() {
     const std::uint32_t wanted = sched::take_reports();
-    if (wanted & sched::report_trace) {
+    if (wanted & sched::report_schedtrace) {
         platform::text_writer out(2);
         write_trace(out, detail_wanted);
     }
@@ -185,7 +185,7 @@ void read_debug_settings() {
     }
     sched::set_reporter(print);
     read_trace_setting();
-    if (period_ms > 0) sched::set_trace_period(period_ms);
+    if (period_ms > 0) sched::set_schedtrace_period(period_ms);
     if (watch_period_ms > 0) watch_lost(watch_period_ms);
 }
 

@@ -258,9 +258,9 @@ state& the() {
 constexpr std::int64_t look_every_ns = 10'000'000, clock_every_ns = 1'000'000'000;
 
 void take_busy(state& s, std::int64_t patience_ns) noexcept {
-    const std::int64_t until = platform::now_ns() + patience_ns;
+    const std::int64_t until = platform::real_now_ns() + patience_ns;
     std::uint32_t free = 0;
-    while (!s.busy.compare_exchange_strong(free, 1, std::memory_order_acquire) && platform::now_ns() < until) {
+    while (!s.busy.compare_exchange_strong(free, 1, std::memory_order_acquire) && platform::real_now_ns() < until) {
         free = 0;
         platform::give_cpu_away();
     }

@@ -32,12 +32,16 @@ void wait_until_left(const sched::processor* p, const biased_lock* lock) noexcep
 
 }  // namespace
 
-[[gnu::noinline]] void biased_lock::lock_slow(sched::machine* m) noexcept {
+[[gnu::noinline]] void biased_lock::lock_slow(sched::machine* m, bool patiently) noexcept {
     if (m != nullptr) {
         if (sched::processor* p = sched::processor_of(m)) ++p->operations;
     }
     if (m == nullptr) platform::check_alone();
-    lock_.lock();                                                        // R1
+    if (patiently) {                                                     // R1
+        lock_.lock_patiently();
+    } else {
+        lock_.lock();
+    }
     sched::processor* p = m != nullptr ? sched::processor_of(m) : nullptr;
     sched::processor* biased = bias_.load(std::memory_order_relaxed);
     if (biased == nullptr) {

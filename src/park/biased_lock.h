@@ -16,8 +16,9 @@
 //            whose release it acquires. If it falls before B1, B3 comes after it and sees the null of R2. While bias_
 //            is P, no thread but P's machine is in: R4 has passed for the others or R1 excludes them; P's own machine
 //            is one thread.
-//            (that B3 may be relaxed) Only P gives P the bias. What it guards was written last by P's machines, which
-//            hand P over in order, or before P took the lock below.
+//            (that B3 may be relaxed) P gives itself the bias, or the maker of the lock gives it to P at birth. What
+//            the lock guards was written last by P's machines, which hand P over in order; or before P took the lock
+//            below; or by the maker, before any other thread knew the lock.
 // Bias       The bias is given under the lock below, to a processor that has taken the lock a thousand times in a row:
 //            to take the bias away costs 7 to 11 us, as much as a thousand compare-and-swaps. Each time that it had to
 //            be taken away, the number required grows by a factor of sixteen.
@@ -55,7 +56,8 @@ public:
     biased_lock(const biased_lock&) = delete;
     biased_lock& operator=(const biased_lock&) = delete;
 
-    // `place` < max_sections: one that this machine does not use now. Any other value: the lock is taken without bias.
+    // `place` < max_sections: one that this machine does not use now; 0 if it holds no other lock. Any other value: the
+    // lock is taken without bias.
     void lock(sched::machine* m, unsigned place = 0) noexcept {
         if (m != nullptr && place < sched::max_sections) [[likely]] {
             sched::processor* p = sched::processor_of(m);
@@ -72,7 +74,7 @@ public:
                 p->sections[place].store(nullptr, std::memory_order_release);  // B4
             }
         }
-        lock_slow(m);
+        lock_slow(m, place == 0);
     }
 
     void unlock(sched::machine* m, unsigned place = 0) noexcept {
@@ -100,7 +102,8 @@ public:
     static constexpr std::uint32_t births_taken_away_max = 64;
 
 private:
-    void lock_slow(sched::machine* m) noexcept;
+    // `patiently`: no other lock is held (destroyable_lock.h).
+    void lock_slow(sched::machine* m, bool patiently) noexcept;
     void revoke(sched::processor* from) noexcept;
     void consider_bias(sched::processor* p) noexcept;
     static sched::processor* processor_of_maker() noexcept;

@@ -85,7 +85,7 @@ void lot_bucket::remove(lot_node* n) noexcept {
 lot_node* lot_bucket::front(const void* address) noexcept {
     lock.assert_held();
     lot_node* n = find(address);
-    while (n != nullptr && n->owner->lost()) [[unlikely]] {
+    while (n != nullptr && n->owner->is_frozen()) [[unlikely]] {
         lot_node* const next = n->after();
         remove(n);
         n = next;
@@ -96,7 +96,6 @@ lot_node* lot_bucket::front(const void* address) noexcept {
 bool lot_bucket::any(const void* address) noexcept { return front(address) != nullptr; }
 
 bool lot_bucket::any(lot_kind kind) const noexcept {
-    lock.assert_held();
     lock.assert_held();
     for (const lot_node* n = first_; n != nullptr; n = n->next_address) {
         if (n->kind == kind) return true;

@@ -6,8 +6,8 @@
 //            node, which the waiter itself is; a select has one per case, and a deadline or a context is one more.
 // Protocol   wait                                        wake
 //            1  lock the thing; nothing to wait for? out   1  lock the thing, take a node off the queue
-//            2  prepare(); put the node on the queue       2  claim() it; false: another waker has woken this waiter,
-//                                                             take the next node
+//            2  prepare(); put the node on the queue       2  claim() it; false: another waker has claimed the waiter,
+//                                                             or its goroutine is frozen; take the next node
 //            3  unlock                                     3  write its result, unlock
 //            4  wait()                                     4  waiter.wake(); from here on the waiter and its nodes are
 //                                                             gone
@@ -117,8 +117,9 @@ public:
         }
     }
 
-    // For a waiter with several nodes: true for the first caller. Acquire-release: the wake publishes the node's
-    // result, but a waiter that gives up must see that a waker was first.
+    // For a waiter with several nodes: true for the first caller. One atomic word settles that. Its order publishes
+    // nothing: a waker sees what the waiter has prepared by the lock under which it took the node, and the waiter sees
+    // the result, written after the claim, by the wake.
     bool decide(wait_node* by) noexcept {
         wait_node* undecided = nullptr;
         return decided_.compare_exchange_strong(undecided, by, std::memory_order_acq_rel, std::memory_order_acquire);
@@ -152,9 +153,9 @@ public:
     // Valid while inside the runtime.
     sched::machine* machine() const noexcept { return machine_; }
 
-    // True: the goroutine is frozen, since its run() has returned. Nothing reaches it any more, and what is handed to a
-    // waiter must not go to it.
-    bool lost() const noexcept {
+    // True: its run() has returned, and the goroutine is frozen for good. Nothing reaches it any more, and what is
+    // handed to a waiter must not go to it.
+    bool is_frozen() const noexcept {
         return goroutine_ != nullptr &&
             goroutine_->state.load(std::memory_order_relaxed) == sched::goroutine_state::frozen;
     }
@@ -180,7 +181,7 @@ private:
 };
 
 inline bool wait_node::claim() noexcept {
-    if (__builtin_expect(owner->lost(), 0)) return false;
+    if (__builtin_expect(owner->is_frozen(), 0)) return false;
     return !several || owner->decide(this);
 }
 

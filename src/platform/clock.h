@@ -28,7 +28,8 @@ inline std::int64_t ns_of(clock_source source) noexcept {
 
 // Nanoseconds of the monotonic clock, never 0. Costs about 25 ns (vdso).
 inline std::int64_t now_ns() noexcept { return ns_of(monotonic_clock.load(std::memory_order_relaxed)); }
-// The same, but a simulation for users does not change it: for measurements that span its beginning or end.
+// The same, but a simulation for users does not change it: for every wait in the kernel, and for
+// measurements that span its beginning or end.
 inline std::int64_t real_now_ns() noexcept { return ns_of(clock_gettime); }
 
 // now + d, where an overflow means "never": a sleep of the longest duration must not become a short one.

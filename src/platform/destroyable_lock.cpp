@@ -1,6 +1,7 @@
 #include "platform/destroyable_lock.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "platform/check.h"
 #include "platform/clock.h"
@@ -17,6 +18,24 @@ namespace {
 constexpr looks first_spin_rounds(100), longest_spin_rounds(1600);
 constexpr std::int64_t first_sleep_ns = 20'000;
 constexpr std::int64_t longest_sleep_ns = 1'000'000;
+// See "Standing back" in the header.
+constexpr std::int64_t often_ns = 700;
+constexpr std::int64_t stand_back_ns = 1300;
+constexpr int stand_back_times = 4;
+static_assert(often_ns < stand_back_ns, "a thread would stand back each time");
+
+// When this thread last found a lock held. Initial-exec: reading it calls nothing.
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::int64_t found_held_ns = 0;
+
+// Returns the time.
+std::int64_t stand_back(std::int64_t now) noexcept {
+    const std::int64_t until = now + stand_back_ns;
+    do {
+        for (int i = 0; i < 8; ++i) pause();
+        now = real_now_ns();
+    } while (now < until);
+    return now;
+}
 
 }  // namespace
 
@@ -30,9 +49,23 @@ constexpr std::int64_t longest_sleep_ns = 1'000'000;
             pause();
         }
         check_usable();  // in the child of a fork() its owner may be missing
-        futex_wait_until(held_, 1, now_ns() + sleep_ns);  // if it is still held; there is no wake
+        futex_wait_until(held_, 1, real_now_ns() + sleep_ns);  // if it is still held; there is no wake
         sleep_ns = std::min(2 * sleep_ns, longest_sleep_ns);
     }
+}
+
+[[gnu::noinline, gnu::cold]] void destroyable_lock::lock_patiently_slow() noexcept {
+    // The simulations of our own: standing back allows no order of steps that looking at once does not.
+    if constexpr (may_be_simulated) return lock_slow();
+    std::int64_t now = real_now_ns();
+    if (now - std::exchange(found_held_ns, now) < often_ns) {
+        for (int i = 0; i < stand_back_times; ++i) {
+            now = stand_back(now);
+            const bool looks_free = held_.load(std::memory_order_relaxed) == 0;
+            if (looks_free && take()) return;
+        }
+    }
+    lock_slow();
 }
 
 [[gnu::noinline, gnu::cold]] void destroyable_lock::not_held() noexcept {

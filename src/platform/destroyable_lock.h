@@ -11,6 +11,14 @@
 //            turns: it sleeps for 20 us first, and twice as long each time, up to 1 ms; it spins twice as long each
 //            time, up to sixteen times as long. Where others take the lock again and again, only a waiter that spins
 //            sees it free.
+// Standing   A waiter that looks all the time gets the lock at each unlock, so two threads that use one channel without
+// back       pause fetch its lock and its buffer from each other for every operation, which costs five times the
+//            operation itself. So a thread that finds a lock held for the second time within 0.7 us leaves it alone for
+//            1.3 us before each of its first four looks: meanwhile the other thread makes some tens of operations in
+//            its own cache. The time counts from when the lock was found held, and standing back takes longer than 0.7
+//            us: the next lock that this thread finds held is looked at without pause, so threads that do some work
+//            between their operations keep step. Only lock_patiently() stands back: the caller of lock() may hold other
+//            locks, for which others would wait as well.
 // Rejected   One word that also says whether there are sleepers, released with a compare-and-swap: half as much again
 //            for a channel that two processors use at once (43 and 65 ns; docs/decisions/013-lock.md).
 // Tests      tests/platform/lock_test.cpp, tests/go/chan_stress_test.cpp (AChannelMayEndAsSoonAsItsLastValueIsThere)
@@ -34,6 +42,14 @@ public:
     void lock() noexcept {
         if (!take()) [[unlikely]] {
             lock_slow();
+        }
+        note_locked(this, lock_rank::channel);
+    }
+
+    // The same, for a caller that holds no other lock: see "Standing back".
+    void lock_patiently() noexcept {
+        if (!take()) [[unlikely]] {
+            lock_patiently_slow();
         }
         note_locked(this, lock_rank::channel);
     }
@@ -63,6 +79,7 @@ private:
     }
 
     void lock_slow() noexcept;
+    void lock_patiently_slow() noexcept;
     [[noreturn]] static void not_held() noexcept;
 
     platform::atomic<std::uint32_t> held_{0};  // any thread

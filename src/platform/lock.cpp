@@ -41,7 +41,7 @@ constexpr std::int64_t first_sleep_ns = 1'000'000;
         if (try_lock()) break;                          // L6
         if (for_good) {
             futex_wait(waiters_, seen);                 // L7
-        } else if (!futex_wait_until(waiters_, seen, now_ns() + limit_ns)) {
+        } else if (!futex_wait_until(waiters_, seen, real_now_ns() + limit_ns)) {
             limit_ns *= 2;
         }
     } while (!try_lock());

@@ -2,8 +2,12 @@
 //
 // A machine raises a flag with a plain store each time it enters the runtime. A taker of its P calls heavy_barrier(),
 // which makes every thread of the process execute a full barrier; after it, either the machine sees the P gone or the
-// taker sees the flag. Cost: 0.3 us while no other thread runs, 7 to 11 us when one does (measured in a VM; an IPI).
-// Where the kernel refuses (gVisor, old seccomp filters) light_barrier() becomes a real fence: 5 ns on each entry.
+// taker sees the flag. Likewise: a submitter and a machine that retires (sched/machines/wake.h), a thread that adds a
+// timer and the machine that is about to sleep for it (sleep_for_events()), the processor that has the bias of a lock
+// and the thread that takes it away (park/biased_lock.h), an unlock that is a plain store and a thread that begins to
+// wait (platform/lock.h, sync/mutex.cpp). Cost: 0.3 us while no other thread runs, 7 to 11 us when one does (measured
+// in a VM; an IPI). Where the kernel refuses (gVisor, old seccomp filters) light_barrier() becomes a real fence: 5 ns
+// on each entry.
 #pragma once
 
 #include <dunlin/config.hpp>

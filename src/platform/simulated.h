@@ -1,7 +1,7 @@
 // simulated.h - the seam: where a simulation takes the place of the operating system.
 //
 // In the simulation build (the preset `sim`) the platform's calls ask here first: on a thread that runs a simulation
-// they go to the simulation, which gives each of its virtual threads (src/sim) what a real one would get from the
+// they go to the simulation, which gives each of its virtual threads (src/explorer) what a real one would get from the
 // kernel. In every other build simulation_here() is a constant null, and the compiler leaves the question out. Atomic
 // variables ask the same question (<dunlin/detail/checked_atomic.hpp>). This header is the only one besides
 // <dunlin/detail/atomic.hpp> that asks which build it is.

@@ -253,7 +253,7 @@ bool standstill::begin() noexcept {
     control_->go.store(stop, std::memory_order_release);
     futex_wake(control_->go);
     while (control_->state.load(std::memory_order_acquire) == none) {
-        futex_wait_until(control_->state, none, now_ns() + patience_ns);
+        futex_wait_until(control_->state, none, real_now_ns() + patience_ns);
         if (control_->state.load(std::memory_order_acquire) != none) break;
         if (raw_syscall(SYS_wait4, helper_, 0, WNOHANG | __WALL, 0) == helper_) {
             helper_ = 0;

@@ -62,8 +62,7 @@ pthread_key_t end_key() noexcept;
 void end_round(void* raw) noexcept {
     const std::uintptr_t round = reinterpret_cast<std::uintptr_t>(raw);
     if (round < rounds_of_keys && pthread_setspecific(end_key(), reinterpret_cast<void*>(round + 1)) == 0) return;
-    // Release pairs with the acquire in wait_for_thread_ends().
-    if (ending_threads.fetch_sub(1, std::memory_order_release) == 1) futex_wake(ending_threads);
+    ending_threads.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in ending_thread_count()
 }
 
 constexpr pthread_key_t no_key = ~pthread_key_t{0};
@@ -127,13 +126,7 @@ void begin_thread_end() noexcept {
 
 void prepare_thread_ends() noexcept { end_key(); }
 
-void wait_for_thread_ends(std::int64_t until_ns) noexcept {
-    if (simulation_here() != nullptr) return;
-    while (const std::uint32_t left = ending_threads.load(std::memory_order_acquire)) {
-        if (now_ns() >= until_ns) return;
-        futex_wait_until(ending_threads, left, until_ns);
-    }
-}
+std::uint32_t ending_thread_count() noexcept { return ending_threads.load(std::memory_order_acquire); }
 
 void remember_signal_mask(std::span<const int> unblocked) noexcept {
     pthread_sigmask(SIG_SETMASK, nullptr, &initial_mask);

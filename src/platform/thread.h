@@ -42,9 +42,8 @@ int start_thread(void* argument) noexcept {
 void begin_thread_end() noexcept;
 // Called once before, since a key takes memory if the program has made many.
 void prepare_thread_ends() noexcept;
-// Waits for the threads that have begun to end, until they have destroyed those, or until the time. What they did
-// happens before the return. So exit() destroys no static object under them.
-void wait_for_thread_ends(std::int64_t until_ns) noexcept;
+// How many threads have begun to end and have not yet destroyed those. What the others did happens before the return.
+std::uint32_t ending_thread_count() noexcept;
 
 // Notes the calling thread's signal mask, without `unblocked`, as the one for all threads to come.
 void remember_signal_mask(std::span<const int> unblocked) noexcept;

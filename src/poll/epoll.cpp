@@ -65,7 +65,9 @@ int epoll_backend::add(int fd, std::uint64_t tag) noexcept {
     epoll_event e{};
     e.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
     e.data.u64 = tag;
-    published_.fetch_add(1, std::memory_order_release);  // pairs with the load in wait()
+    // Release pairs with the load in wait(): the kernel orders the two calls, but C++ and ThreadSanitizer do not see
+    // it.
+    published_.fetch_add(1, std::memory_order_release);
     return static_cast<int>(-platform::raw_syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, fd,
         platform::syscall_arg(&e)));
 }

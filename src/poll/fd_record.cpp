@@ -107,7 +107,7 @@ fd_record* fd_record::take_record(int fd, bool pollable) noexcept {
         s.deadline_ns.store(no_deadline_ns, std::memory_order_relaxed);
     }
     d->peer_closed_.store(false, std::memory_order_relaxed);
-    d->short_is_drained_ = false;
+    d->short_read_drains_ = false;
     d->pollable_ = pollable;
     d->fd_closed_ = false;
     d->kind = 0;
@@ -143,7 +143,7 @@ fd_record* fd_record::open(int fd, int& error) noexcept {
         error = ENOMEM;
         return nullptr;
     }
-    error = watch(fd, d->tag());
+    error = add_fd(fd, d->tag());
     if (error == EPERM) {
         d->pollable_ = false;
         error = 0;
@@ -155,7 +155,7 @@ fd_record* fd_record::open(int fd, int& error) noexcept {
 }
 
 void fd_record::give_back_fd() noexcept {
-    if (pollable_) unwatch(fd());
+    if (pollable_) remove_fd(fd());
     mutex_.close();
     fd_.store(-1, std::memory_order_relaxed);
     open_descriptors.fetch_sub(1, std::memory_order_relaxed);
@@ -176,7 +176,7 @@ void fd_record::drop_hold() noexcept {
 
 // Lets a waiter in, in the caller's place. False: the caller is still in. Once the fd mutex is closed, no waiter is let
 // in: close() has closed it, but may not have taken the lock yet; so the waiters are woken here as close() wakes them.
-bool fd_record::hand_on(direction d) noexcept {
+bool fd_record::let_next_in(direction d) noexcept {
     park::runtime_section inside;
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
@@ -363,7 +363,7 @@ bool fd_record::begin_to_close() noexcept {
         mutex_.clear_waiting(direction::write);
         *end = nullptr;
         lock_.unlock();
-        if (pollable_) unwatch(fd());
+        if (pollable_) remove_fd(fd());
         park::wake_all(woken);
     }
     end_use();
@@ -427,7 +427,7 @@ void fd_record::forget_frozen_here() noexcept {
             std::scoped_lock guard(lock_);
             park::wait_queue kept;
             while (park::wait_node* n = s.waiting.pop_front()) {
-                if (n->owner->lost()) {
+                if (n->owner->is_frozen()) {
                     count_wake();
                 } else {
                     kept.push_back(n);

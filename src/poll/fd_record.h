@@ -85,7 +85,8 @@ public:
     // Wakes all waiters. True for the first call. Returns when the descriptor has been closed, or after two
     // seconds; for a blocking one at once, since a call on it may last long.
     bool close() noexcept;
-    // The same without waiting, by a thread other than the owner: a simulated host is switched off.
+    // As close(), without waiting. Called by a thread that does not own the handle, when a simulated host is switched
+    // off.
     void close_under_owner() noexcept;
     // Closes the descriptor and gives the record back.
     void release() noexcept;
@@ -107,7 +108,7 @@ public:
     void leave(direction d) noexcept {
         bool last = false;
         while (!try_leave(d, last)) {
-            if (hand_on(d)) return;
+            if (let_next_in(d)) return;
         }
         if (last) close_now();
     }
@@ -121,18 +122,18 @@ public:
 
     // ---- readiness
     std::uint32_t edges(direction d) const noexcept { return side_[index(d)].edges.load(std::memory_order_acquire); }
-    bool known_drained(direction d, std::uint32_t seen) const noexcept {
+    bool is_drained(direction d, std::uint32_t seen) const noexcept {
         return side_[index(d)].drained.load(std::memory_order_relaxed) == seen;
     }
-    void drained(direction d, std::uint32_t seen) noexcept {
+    void note_drained(direction d, std::uint32_t seen) noexcept {
         side_[index(d)].drained.store(seen, std::memory_order_relaxed);
     }
     // After a short read: is it certain that nothing is left? Relaxed suffices: a thread that has seen the edge sees
     // peer_closed_ too, because edges() acquires what the poller wrote before the edge.
-    bool short_is_drained() const noexcept {
-        return short_is_drained_ && !peer_closed_.load(std::memory_order_relaxed);
+    bool short_read_drains() const noexcept {
+        return short_read_drains_ && !peer_closed_.load(std::memory_order_relaxed);
     }
-    void short_reads_drain() noexcept { short_is_drained_ = true; }  // before any other thread knows it
+    void set_short_reads_drain() noexcept { short_read_drains_ = true; }  // before any other thread knows it
 
     // Queues n for an edge other than `seen`. Called inside the runtime, after prepare(). go_on: there is such an edge,
     // or the deadline is no longer `deadline_ns`.
@@ -190,7 +191,7 @@ private:
     static constexpr unsigned index(direction d) noexcept { return static_cast<unsigned>(d); }
     static fd_record* take_record(int fd, bool pollable) noexcept;
     std::uint64_t tag() const noexcept;
-    // False: others wait; the caller is still in, and must hand on.
+    // False: others wait; the caller is still in, and must call let_next_in().
     bool try_leave(direction d, bool& last) noexcept {
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
@@ -199,7 +200,7 @@ private:
         side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }
-    bool hand_on(direction d) noexcept;
+    bool let_next_in(direction d) noexcept;
     static void take_waiting(side& s, park::wait_node**& end) noexcept;
     static void take_entering(side& s, park::wait_node**& end) noexcept;
     void close_now() noexcept;
@@ -216,7 +217,7 @@ private:
     side side_[2];
     platform::ranked_lock<platform::lock_rank::descriptor> lock_;
     platform::atomic<bool> peer_closed_{false};  // written by the poller, before it counts the edge
-    bool short_is_drained_ = false;         // constant while open
+    bool short_read_drains_ = false;         // constant while open
     bool pollable_ = false;                 // constant while open
     bool fd_closed_ = false;                // lock
     // Lock: how often the record has been used, for the tag.

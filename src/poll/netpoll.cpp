@@ -40,27 +40,27 @@ int start_polling() noexcept {
     } catch (const std::bad_alloc&) {
         return ENOMEM;
     }
-    // A machine that waits for the timers on a futex must sleep in the backend from now on. It reads the pointer before
-    // it sleeps: either it has seen this backend, or it gets the interrupt.
+    // A machine that sleeps in the poller, until now on a futex, must sleep in the backend from now on. It reads the
+    // pointer before it sleeps: either it has seen this backend, or it gets the interrupt.
     static_cast<poller*>(sched::the_scheduler.events)->interrupt();
     return 0;
 }
 
 void at_end_of_run(void (*forget)() noexcept) noexcept { also_forget.store(forget, std::memory_order_relaxed); }
 
-constinit platform::atomic<int> watches_refused{0};
+constinit platform::atomic<int> adds_refused{0};
 
-int watch(int fd, std::uint64_t tag) noexcept {
+int add_fd(int fd, std::uint64_t tag) noexcept {
     if (is_simulated(fd)) [[unlikely]] {
-        return static_cast<int>(-on_simulated([=](simulated_sockets& s) -> long { return s.watch(fd, tag), 0; }));
+        return static_cast<int>(-on_simulated([=](simulated_sockets& s) -> long { return s.add_fd(fd, tag), 0; }));
     }
-    if (watches_refused.load(std::memory_order_relaxed) > 0) [[unlikely]] {
-        const int left = watches_refused.fetch_sub(1, std::memory_order_relaxed);
+    if (adds_refused.load(std::memory_order_relaxed) > 0) [[unlikely]] {
+        const int left = adds_refused.fetch_sub(1, std::memory_order_relaxed);
         if (left > 0) return left % 2 != 0 ? ENOSPC : ENOMEM;
     }
     return the_backend.load(std::memory_order_acquire)->add(fd, tag);
 }
-void unwatch(int fd) noexcept {
+void remove_fd(int fd) noexcept {
     if (is_simulated(fd)) return;  // its later events carry a tag that no open descriptor has
     the_backend.load(std::memory_order_acquire)->remove(fd);
 }

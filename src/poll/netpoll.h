@@ -1,7 +1,7 @@
 // netpoll.h - the scheduler's event source: timers, and the descriptors that goroutines and threads wait for.
 //
-// Until the first descriptor is opened there is no epoll instance, and the machine that waits for the timers sleeps on
-// a futex (timer/timers.h).
+// Until the first descriptor is opened there is no epoll instance, and the machine that sleeps in the poller sleeps
+// on a futex there (timer/timers.h).
 #pragma once
 
 
@@ -11,7 +11,8 @@
 
 namespace dunlin::inline v0_1::netpoll {
 
-class poller final : public sched::event_source {
+// Not final: tests hold the runtime up in a call of this.
+class poller : public sched::event_source {
 public:
     void* make_events() override { return timers_.make_events(); }
     unsigned collect(sched::processor* p, std::int64_t now_ns) noexcept override { return timers_.collect(p, now_ns); }
@@ -37,10 +38,10 @@ int start_polling() noexcept;
 // takes no lock that is held outside the runtime.
 void at_end_of_run(void (*forget)() noexcept) noexcept;
 // The backend's add() and remove().
-int watch(int fd, std::uint64_t tag) noexcept;
-void unwatch(int fd) noexcept;
-// For tests: the number of calls of watch() that are still to fail, alternately with ENOSPC (as beyond
+int add_fd(int fd, std::uint64_t tag) noexcept;
+void remove_fd(int fd) noexcept;
+// For tests: the number of calls of add_fd() that are still to fail, alternately with ENOSPC (as beyond
 // fs.epoll.max_user_watches) and ENOMEM.
-extern platform::atomic<int> watches_refused;
+extern platform::atomic<int> adds_refused;
 
 }  // namespace dunlin::netpoll

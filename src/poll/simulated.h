@@ -38,7 +38,7 @@ struct simulated_sockets {
     virtual long get_option(int fd, int level, int name, int* value) noexcept = 0;
     virtual long set_option(int fd, int level, int name, const void* value, unsigned size) noexcept = 0;
     virtual long name_of(int fd, bool of_peer, void* name, unsigned* size) noexcept = 0;
-    virtual void watch(int fd, std::uint64_t tag) noexcept = 0;
+    virtual void add_fd(int fd, std::uint64_t tag) noexcept = 0;
     virtual void close(int fd) noexcept = 0;
     // An IPv4 address in network byte order; 0: no host has this name.
     virtual std::uint32_t find_host(std::string_view name) noexcept = 0;

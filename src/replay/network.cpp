@@ -355,7 +355,7 @@ long network::set_option(int fd, int level, int name, const void* value, unsigne
     return 0;
 }
 
-void network::watch(int fd, std::uint64_t tag) noexcept {
+void network::add_fd(int fd, std::uint64_t tag) noexcept {
     record* s = find(fd);
     if (s == nullptr) return;
     s->tag = tag;

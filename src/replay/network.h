@@ -87,7 +87,7 @@ public:
     long get_option(int fd, int level, int name, int* value) noexcept override;
     long set_option(int fd, int level, int name, const void* value, unsigned size) noexcept override;
     long name_of(int fd, bool of_peer, void* name, unsigned* size) noexcept override;
-    void watch(int fd, std::uint64_t tag) noexcept override;
+    void add_fd(int fd, std::uint64_t tag) noexcept override;
     void close(int fd) noexcept override;
     std::uint32_t find_host(std::string_view name) noexcept override;
 

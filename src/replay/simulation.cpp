@@ -21,6 +21,7 @@
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/event_notice.h"
 #include "sched/machines/processor.h"
+#include "sched/monitor/monitor.h"
 #include "sched/preempt/crash.h"
 #include "sched/queues/global_queue.h"
 #include "sched/queues/run_queue_prefetch.h"
@@ -100,6 +101,18 @@ simulation& the_simulation() noexcept {
     return *one;
 }
 
+// From here on the monitor takes no processor: a goroutine without one would read the kernel's clock, and run beside
+// the decisions. If the round in progress has taken this one, it is asked back while the monitor works as always.
+void simulation::keep_monitor_away() noexcept {
+    for (;;) {
+        sched::the_steering.store(this, std::memory_order_seq_cst);  // pairs with the load in begin_looks()
+        sched::wait_for_round_in_progress();
+        if (sched::current_machine()->p.load(std::memory_order_acquire) != nullptr) return;
+        sched::the_steering.store(nullptr, std::memory_order_release);
+        sched::leave(sched::enter(sched::current_machine()));
+    }
+}
+
 // ---- one after the other --------------------------------------------------------------------------------------------
 
 void simulation::begin(const plan& p) noexcept {
@@ -112,6 +125,7 @@ void simulation::begin(const plan& p) noexcept {
     outside_told_ = !p.warns;
     phase_.store(phase::idle, std::memory_order_relaxed);
     outside_.store(false, std::memory_order_relaxed);
+    keep_monitor_away();
     // Here, not by the first goroutine that opens a descriptor: its execution would have one call more than the next.
     netpoll::start_polling();
     watch_lot(true);
@@ -119,7 +133,6 @@ void simulation::begin(const plan& p) noexcept {
         .no_permits = std::numeric_limits<std::ptrdiff_t>::max()});
     netpoll::the_simulated_sockets.store(&network_, std::memory_order_release);
     platform::monotonic_clock.store(clock_of_simulation, std::memory_order_relaxed);
-    sched::the_steering.store(this, std::memory_order_release);
 }
 
 void simulation::end() noexcept {

@@ -92,6 +92,7 @@ private:
     static constexpr host_number no_host = ~host_number{0};
     enum class phase : std::uint32_t { idle, running, deciding, abandoned };
 
+    void keep_monitor_away() noexcept;
     static void root_entry(void* raw);
     static void host_entry(void* raw);
     bool begin_decision() noexcept;

@@ -28,7 +28,7 @@ inline std::uintptr_t interrupted_sp(const void* handler_context) noexcept {
 #endif
 }
 
-// For a frame that no kernel has made (src/sim).
+// For a frame that no kernel has made (src/explorer).
 inline void set_interrupted_pc(void* handler_context, std::uintptr_t pc) noexcept {
     auto* context = static_cast<ucontext_t*>(handler_context);
 #if defined(__x86_64__)

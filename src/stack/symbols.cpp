@@ -286,7 +286,7 @@ image* find_image(image* first, const image* end, const object& o) noexcept {
 
 // Null when there is no memory.
 const image* image_of(const object& o) noexcept {
-    // pairs with the release below, which publishes what make_image() wrote
+    // Acquire pairs with the release in image_of(), below, which publishes what make_image() wrote.
     image* head = images.load(std::memory_order_acquire);
     if (image* known = find_image(head, nullptr, o)) return known;
     image* made = make_image(o);

@@ -272,7 +272,7 @@ bool mutex::report_lost_holder() const noexcept {
     const sched::goroutine* lost = nullptr;
     if (owner != 0) {
         sched::for_each_goroutine([&](const sched::goroutine& g) {
-            // Acquire pairs with the release of the store of `frozen`: nothing of g changes after that.
+            // Acquire pairs with the release in freeze_goroutine() and freeze_here(): nothing of g changes after it.
             if (g.state.load(std::memory_order_acquire) == sched::goroutine_state::frozen && g.id == owner) lost = &g;
         });
     }
@@ -348,7 +348,7 @@ void mutex::wait_on_thread(park::waiter& w) const noexcept {
 void mutex::print_holder(platform::text_writer& out) const noexcept {
     const std::uint64_t owner = owner_.load(std::memory_order_relaxed);
     if (owner == 0) return;
-    const std::int64_t now_ns = platform::now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
+    const std::int64_t now_ns = platform::real_now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
     out << ", which ";
     if (owner >> 63 != 0) {
         out << "a thread";
@@ -381,7 +381,7 @@ void mutex::report_recursion() const noexcept {
         text << "this thread";
     }
     text << " has held it for ";
-    const std::int64_t now_ns = platform::now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
+    const std::int64_t now_ns = platform::real_now_ns(), since_ns = since_ns_.load(std::memory_order_relaxed);
     text.duration(since_ns != 0 && since_ns < now_ns ? now_ns - since_ns : 0);
     sched::report_misuse(text.view());
 }

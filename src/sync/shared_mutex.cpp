@@ -39,7 +39,7 @@ struct shared_mutex::queue {
         std::uint32_t count = 0;
         for (lot_node* n = bucket.front(&object); n != nullptr;) {
             lot_node* const next = n->after();
-            if (up_to_a_writer && n->kind == lot_kind::writer && !n->owner->lost()) break;
+            if (up_to_a_writer && n->kind == lot_kind::writer && !n->owner->is_frozen()) break;
             if (n->kind == lot_kind::reader) {
                 bucket.remove(n);
                 if (n->claim()) {

@@ -57,7 +57,8 @@ public:
     // lock.
     timer_entry* take_due(std::int64_t now_ns) noexcept;
 
-    // 0: none. Seq_cst pairs with timer_added() (sched/machines/event_notice.h).
+    // 0: none. Seq_cst pairs with the store in publish_earliest(): the thread that adds a timer stores, then looks for
+    // a sleeper (timer_added()), and the sleeper announces itself, then loads (sleep_for_events()).
     std::int64_t earliest() const noexcept { return earliest_.load(std::memory_order_seq_cst); }
 
     std::size_t size() const noexcept;

@@ -68,7 +68,8 @@ void forget_everything() noexcept {
 
 void arm(timer_entry* t, sched::machine* m) {
     if (m == nullptr) platform::check_usable();
-    // The first processor always exists. The world does not stop while a heap's lock is held.
+    // A goroutine is inside the runtime, so the world does not stop before it leaves, and its processor's heap stays
+    // where it is. A plain thread uses the heap of the first processor, which always exists and is never moved.
     const sched::processor* p = m != nullptr ? sched::processor_of(m) : sched::the_scheduler.processor_at(0);
     const std::int64_t when_ns = t->when_ns;  // afterwards it may have fired, and be gone
     if (heap_of(p).insert(t)) sched::timer_added(when_ns);

@@ -150,6 +150,28 @@ TEST_F(Address, IsAValue) {
     EXPECT_EQ(address::from_native(nullptr, 0), none);
 }
 
+TEST_F(Address, AnErrorSaysWhatIsWrongWithIt) {
+    const struct {
+        const char *network, *text, *says;
+    } table[] = {{"tcp", "localhost", "missing port"}, {"tcp", "[::1]", "missing port"},
+        {"tcp", "::1:80", "too many colons: an IPv6 address stands in brackets"}, {"tcp", "[::1:80", "missing ']'"},
+        {"tcp", "http://x:80", "too many colons"}, {"tcp", "127.0.0.1:99999", "the port \"99999\" is neither"},
+        {"tcp", "127.0.0.1:80 ", "the port \"80 \" is neither"}, {"tpc", "127.0.0.1:80", "there is no such network: tcp, "},
+        {"udp", "127.0.0.1:80", "this network is for datagrams: dial_packet()"}, {"unix", "", "a path is wanted"}};
+    for (const auto& row : table) {
+        EXPECT_NE(text_of([&] { net::dial(row.network, row.text); }).find(row.says), std::string::npos) << row.text;
+        EXPECT_NE(text_of([&] { net::listen(row.network, row.text); }).find(row.says), std::string::npos) << row.text;
+    }
+    EXPECT_NE(text_of([] { net::listen_packet("tcp", ":0"); }).find("this network is for streams"), std::string::npos);
+    EXPECT_NE(text_of([] { net::dial_packet("udp", "x"); }).find("missing port"), std::string::npos);
+    EXPECT_NE(text_of([] { net::resolve("tpc", "x"); }).find("there is no such network"), std::string::npos);
+    EXPECT_NE(text_of([] { net::resolve("tcp", ""); }).find("a host is wanted"), std::string::npos);
+    EXPECT_NE(text_of([] { net::resolve("tcp", "a:b:80"); }).find("too many colons"), std::string::npos);
+    EXPECT_NE(text_of([] { address::parse("tcp", "[::1]"); }).find("missing port"), std::string::npos);
+    const std::string zero = text_of([] { net::dial("tcp", std::string_view("a\0:80", 5)); });
+    EXPECT_EQ(zero, "dial tcp a\\0:80: bad address: it contains a zero byte");
+}
+
 TEST_F(Address, HostAndPortAreSplitAndJoined) {
     const struct {
         const char *text, *host, *port;
@@ -160,7 +182,7 @@ TEST_F(Address, HostAndPortAreSplitAndJoined) {
         EXPECT_EQ(host, row.host) << row.text;
         EXPECT_EQ(port, row.port) << row.text;
     }
-    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]1", "[::1]:a:b"})
+    for (const char* text : {"", "a", "a:b:c", "::1", "[::1", "[::1]", "[::1]1", "[::1]:a:b"})
         EXPECT_EQ(code_of([&] { net::split_host_port(text); }), bad_address) << text;
     EXPECT_EQ(net::join_host_port("a", "1"), "a:1");
     EXPECT_EQ(net::join_host_port("::1", "1"), "[::1]:1");

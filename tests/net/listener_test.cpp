@@ -161,11 +161,11 @@ TEST_F(ListenerOnce, AShortageOfThePollerIsWaitedOut) {
         net::listener l = net::listen("tcp", "127.0.0.1:0");
         const std::string to = l.local_address();
         net::stream first = net::dial("tcp", to);
-        dunlin::netpoll::watches_refused = 3;
+        dunlin::netpoll::adds_refused = 3;
         std::error_code ec;
         net::stream served = l.accept(ec);
         EXPECT_FALSE(ec) << ec.message();
-        EXPECT_EQ(dunlin::netpoll::watches_refused.load(), 0);
+        EXPECT_EQ(dunlin::netpoll::adds_refused.load(), 0);
         first.write_all("x");
         char c;
         EXPECT_EQ(served.read_some(&c, 1), 1u) << "it was not lost";
@@ -173,7 +173,7 @@ TEST_F(ListenerOnce, AShortageOfThePollerIsWaitedOut) {
         // While it lasts, the limits of accept() hold.
         std::vector<net::stream> more;
         for (int i = 0; i < 3; ++i) more.push_back(net::dial("tcp", to));
-        dunlin::netpoll::watches_refused = 1'000'000;
+        dunlin::netpoll::adds_refused = 1'000'000;
         l.set_deadline(30ms);
         l.accept(ec);
         EXPECT_EQ(ec, has_timed_out);
@@ -186,7 +186,7 @@ TEST_F(ListenerOnce, AShortageOfThePollerIsWaitedOut) {
         dunlin::sleep_for(30ms);
         l.close();
         wg.wait();
-        dunlin::netpoll::watches_refused = 0;
+        dunlin::netpoll::adds_refused = 0;
     });
 }
 

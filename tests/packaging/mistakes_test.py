@@ -34,7 +34,9 @@ def main():
         path = os.path.join(scratch, f"{os.path.basename(compiler)}_{number}.cpp")
         with open(path, "w", encoding="utf-8") as file:
             file.write(program)
-        command = [compiler, "-std=c++20", "-fsyntax-only", "-fdiagnostics-color=never", "-I" + include, *flags, path]
+        # What is only warned of (deprecated) is in the table as well.
+        command = [compiler, "-std=c++20", "-fsyntax-only", "-fdiagnostics-color=never", "-Werror=deprecated-declarations", "-I" + include, *flags,
+                   path]
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
         return done.returncode, done.stderr.replace(include + "/", "")
 
@@ -48,7 +50,7 @@ def main():
             file.write(HEADER)
         clang = "clang" in os.path.basename(compiler)
         out = header + (".pch" if clang else ".gch")
-        subprocess.run([compiler, "-std=c++20", "-I" + include, "-x", "c++-header", header, "-o", out], check=True)
+        subprocess.run([compiler, "-std=c++20", "-Werror=deprecated-declarations", "-I" + include, "-x", "c++-header", header, "-o", out], check=True)
         table = list(mistakes())
         # What is right compiles: else every message below would be about that.
         jobs = [(compiler, ["-include-pch", out] if clang else ["-include", header], n, program)

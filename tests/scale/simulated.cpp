@@ -19,18 +19,18 @@
 #include "scale/workloads.h"
 #include "sched/data/types.h"
 #include "sched/machines/wake.h"
-#include "sim/timed.h"
+#include "explorer/timed.h"
 
 namespace {
 
-namespace sim = dunlin::sim;
+namespace explorer = dunlin::explorer;
 namespace sched = dunlin::sched;
 
 constexpr std::size_t most_places = 25;
 const char* const spent_on[] = {
     "work", "plain", "locked", "lines", "spinning", "kernel", "barriers", "interrupted"};
 
-void name_parts(sim::timed& t) {
+void name_parts(explorer::timed& t) {
     sched::scheduler& s = sched::the_scheduler;
     t.name(&s, sizeof s, "scheduler");
     t.name(&s.lock, sizeof s.lock, "scheduler.lock");
@@ -66,7 +66,7 @@ void look_at_queues() {
 
 extern "C" char __executable_start;
 
-std::string object_text(const sim::timed& t, std::uintptr_t object) {
+std::string object_text(const explorer::timed& t, std::uintptr_t object) {
     if (object == 0) return "heap";
     if (object <= t.count_names()) return t.name_of(object);
     std::ostringstream text;
@@ -81,8 +81,8 @@ std::string_view short_path(std::string_view file) {
     return file;
 }
 
-void print(const sim::timed& t, const dunlin_scale::workload& w, unsigned procs, std::uint64_t operations) {
-    const sim::timed::measured& r = t.result();
+void print(const explorer::timed& t, const dunlin_scale::workload& w, unsigned procs, std::uint64_t operations) {
+    const explorer::timed::measured& r = t.result();
     std::ostream& out = std::cout;
     out << "{\"workload\": \"" << w.name << "\", \"operation\": \"" << w.operation << "\", \"procs\": " << procs
         << ", \"operations\": " << operations << ", \"ns\": " << r.ns << ", \"steps\": " << r.steps
@@ -94,14 +94,14 @@ void print(const sim::timed& t, const dunlin_scale::workload& w, unsigned procs,
     }
     out << "}, \"places\": [";
     for (std::size_t i = 0; i < r.places.size() && i < most_places; ++i) {
-        const sim::timed::place& p = r.places[i];
+        const explorer::timed::place& p = r.places[i];
         out << (i == 0 ? "" : ", ") << "{\"at\": \"" << short_path(p.file) << ":" << p.line << "\", \"object\": \""
             << object_text(t, p.object) << "\", \"count\": " << p.count << ", \"moved\": " << p.moved_ns
             << ", \"queued\": " << p.queued_ns << ", \"spun\": " << p.spun_ns << ", \"kernel\": " << p.kernel_ns << "}";
     }
     out << "], \"locks\": [";
     for (std::size_t i = 0; i < r.locks.size() && i < most_places; ++i) {
-        const sim::timed::held_lock& l = r.locks[i];
+        const explorer::timed::held_lock& l = r.locks[i];
         out << (i == 0 ? "" : ", ") << "{\"object\": \"" << object_text(t, l.object) << "\", \"count\": " << l.count
             << ", \"held\": " << l.held_ns << "}";
     }
@@ -111,7 +111,7 @@ void print(const sim::timed& t, const dunlin_scale::workload& w, unsigned procs,
 int print_costs() {
     std::cout << "[";
     const char* before = "";
-    for (const sim::cost_row& row : sim::cost_table()) {
+    for (const explorer::cost_row& row : explorer::cost_table()) {
         std::cout << before << "{\"name\": \"" << row.name << "\", \"here\": " << row.here
                   << ", \"server\": " << row.server << ", \"source\": \"" << row.source << "\"}";
         before = ",\n ";
@@ -121,12 +121,12 @@ int print_costs() {
 }
 
 int run(const dunlin_scale::workload& w, unsigned procs, unsigned size, std::int64_t later_ns,
-    const sim::costs& costs) {
-    sim::timed t(costs, procs);
+    const explorer::costs& costs) {
+    explorer::timed t(costs, procs);
     std::uint64_t operations = 0;
-    const dunlin_scale::host h{[](std::int64_t ns) { sim::timed_here()->compute(ns); },
-        [] { sim::timed_here()->begin_measure(); }, [] {
-            sim::timed_here()->end_measure();
+    const dunlin_scale::host h{[](std::int64_t ns) { explorer::timed_here()->compute(ns); },
+        [] { explorer::timed_here()->begin_measure(); }, [] {
+            explorer::timed_here()->end_measure();
             look_at_queues();
         }};
     const std::string wrong = t.execute([&] {
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
         personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) != -1) {
         execv("/proc/self/exe", argv);
     }
-    auto machine = sim::costs::machine::here;
+    auto machine = explorer::costs::machine::here;
     bool compare = false;
     std::int64_t later_ns = 0;
     std::vector<std::string_view> changed, words;
@@ -168,14 +168,14 @@ int main(int argc, char** argv) {
         } else if (word == "--later" && i + 1 < argc) {
             later_ns = std::atoll(argv[++i]);
         } else if (word == "--server") {
-            machine = sim::costs::machine::server;
+            machine = explorer::costs::machine::server;
         } else if (word == "--cost" && i + 1 < argc) {
             changed.emplace_back(argv[++i]);
         } else {
             words.push_back(word);
         }
     }
-    sim::costs costs(machine);
+    explorer::costs costs(machine);
     for (const std::string_view change : changed) {
         const std::size_t middle = change.find('=');
         if (middle == change.npos || !costs.set(change.substr(0, middle), std::atoll(change.data() + middle + 1))) {
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
     for (const dunlin_scale::workload& w : dunlin_scale::workloads()) {
         if (words.size() < 2 || words[0] != w.name) continue;
         const int procs = std::atoi(words[1].data());
-        if (procs < 1 || procs > static_cast<int>(sim::timed::most_cpus)) break;
+        if (procs < 1 || procs > static_cast<int>(explorer::timed::most_cpus)) break;
         const unsigned size = compare ? w.simulated_size : w.size;
         return run(w, static_cast<unsigned>(procs),
             words.size() > 2 ? static_cast<unsigned>(std::atoi(words[2].data())) : size, later_ns, costs);

@@ -28,14 +28,20 @@ using namespace std::chrono_literals;
 using namespace dunlin::sched;
 using support::comes_true;
 
-// No event ever; what else is to happen when it is asked.
+// No event ever, or one timer of one processor; what else is to happen when it is asked.
 struct quiet_source : event_source {
     std::function<void()> when_asked_for_waiters;
+    const processor* has_timer = nullptr;  // it is due
+    std::function<void()> when_it_fires;
     std::atomic<int> interrupts{0};
 
     void* make_events() override { return nullptr; }
-    unsigned collect(processor*, std::int64_t) noexcept override { return 0; }
-    std::int64_t next_deadline(const processor*) const noexcept override { return 0; }
+    unsigned collect(processor*, std::int64_t) noexcept override {
+        has_timer = nullptr;
+        when_it_fires();
+        return 1;
+    }
+    std::int64_t next_deadline(const processor* p) const noexcept override { return p == has_timer ? 1 : 0; }
     void move(processor*, processor*) noexcept override {}
     bool has_waiters() const noexcept override {
         if (when_asked_for_waiters) when_asked_for_waiters();
@@ -126,7 +132,7 @@ protected:
 
 private:
     static inline quiet_source the_source;  // the scheduler keeps it
-    std::unique_ptr<goroutine[]> all_ = std::make_unique<goroutine[]>(4);
+    std::unique_ptr<goroutine[]> all_ = std::make_unique<goroutine[]>(400);
 };
 
 // R1 looks at the global queue under the lock: what was put there after the search keeps the machine from giving its
@@ -146,6 +152,33 @@ TEST_F(SchedulerSteps, AMachineKeepsItsProcessorForWhatCameIntoTheGlobalQueueAft
     EXPECT_EQ(m.p.load(), p);
     EXPECT_EQ(m.last_p, nullptr) << "it gave its processor up, and had to get one again";
     give_up_processor(m);
+}
+
+// A thief that has fired the timers of another processor has work of its own. find_local() may not give it any of it,
+// here because it is a preempted goroutine's turn; if it went on to steal, its queue would have no room for that.
+TEST_F(SchedulerSteps, AProcessorWithWorkOfItsOwnStealsNothing) {
+    constexpr std::uint32_t own = 230, others = 100;
+    set_procs(2);
+    machine m, busy;
+    processor* const mine = give_processor(m);
+    processor* const victim = give_processor(busy);
+    source_.has_timer = victim;
+    source_.when_it_fires = [&] {
+        for (std::uint32_t i = 0; i < own; ++i) EXPECT_TRUE(mine->queue.push(g(i)));
+        for (std::uint32_t i = 0; i < others; ++i) EXPECT_TRUE(victim->queue.push(g(own + i)));
+        mine->slice.store(slice_state::preempted_turn);
+    };
+    set_current_machine(&m);
+    EXPECT_EQ(find_work(&m), g(0));
+    set_current_machine(nullptr);
+    EXPECT_EQ(m.p.load(), mine);
+    EXPECT_EQ(m.last_p, nullptr) << "it gave its processor up with work in the queue, and had to get one again";
+    EXPECT_EQ(victim->queue.size(), others);
+    EXPECT_EQ(mine->queue.size(), own - 1);
+    for (std::uint32_t i = 1; i < own; ++i) EXPECT_EQ(mine->queue.pop(), g(i));
+    while (victim->queue.pop() != nullptr) {}
+    give_up_processor(m);
+    give_up_processor(busy);
 }
 
 // R2. What was submitted lies in the buffer of the submitter's CPU, and the submitter has seen no idle processor: the

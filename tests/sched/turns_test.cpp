@@ -6,14 +6,17 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
 #include <gtest/gtest.h>
 
+#include "platform/clock.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/turns.h"
 #include "sched/machines/waits.h"
+#include "sched/machines/wake.h"
 #include "support/build.h"
 #include "support/cpu_waits.h"
 
@@ -110,10 +113,238 @@ TEST_F(Turns, AGoroutineThatReadiesTheNextAfterLongLingersToo) {
 
 TEST_F(Turns, OfManyThatOneReadiesAFewAreMeasured) {
     unsigned measured = 0;
-    for (int i = 0; i < 1000; ++i) measured += note_readying(p.get(), g.get(), true) != 0 ? 1 : 0;
+    std::uint64_t stood_for = 0;
+    for (int i = 0; i <= 992; ++i) {
+        const std::uint32_t n = note_readying(p.get(), g.get(), true);
+        measured += n != 0 ? 1 : 0;
+        stood_for += n;
+    }
     EXPECT_GT(measured, 8u);
     EXPECT_LT(measured, 100u);
+    EXPECT_EQ(stood_for, 993u);
 }
+
+TEST_F(Turns, TheFirstThatOneReadiesStandsForItselfWhetherOthersAreFreeOrNot) {
+    EXPECT_EQ(note_readying(p.get(), g.get(), false), 1u);
+    EXPECT_EQ(note_readying(p.get(), g.get(), true), 1u);
+}
+
+TEST_F(Turns, AStampInAShortTurnStandsForTurnsWithoutOne) {
+    quick_turns(100'000);
+    ASSERT_TRUE(has_short_turns(p.get()));
+    turns_to_stamp_for(p.get());
+    p->counts.switches.add(100);
+    EXPECT_EQ(turns_to_stamp_for(p.get()), 100u);
+    // The next one would have been looked at after so many turns: there has been none in the rest.
+    quick_turns(100'000);
+    EXPECT_TRUE(p->looks_at_push);
+    EXPECT_EQ(turns_to_stamp_for(p.get()), turns_between_stamps + turns_between_looks);
+    // Nor has any in the looks of a machine that finds nothing.
+    p->counts.switches.add(100);
+    begin_turns(p.get());
+    EXPECT_EQ(turns_to_stamp_for(p.get()), 0u);
+    // Those that a lingering goroutine readies in a short turn are stamped by themselves.
+    p->counts.switches.add(3);
+    note_readying(p.get(), g.get(), true);
+    EXPECT_EQ(turns_to_stamp_for(p.get()), 2u);
+    // Goroutines that are readied in long turns are stamped one by one.
+    quick_turns(10);
+    long_turn(500us);
+    for (int i = 0; i < 100; ++i) long_turn(0us);
+    ASSERT_FALSE(has_short_turns(p.get()));
+    EXPECT_EQ(turns_to_stamp_for(p.get()), 11u) << "those before them, and the one that was to be a short turn";
+}
+
+// ---- trials ---------------------------------------------------------------------------------------------------------
+
+// Turns of which the length is given, not measured: each took so long, for so many steps.
+class Trials : public Turns {
+protected:
+    void turn(std::chrono::nanoseconds took, std::uint32_t operations) {
+        const std::int64_t now = dunlin::platform::now_ns();
+        p->turns_since_ns = now - took.count();
+        p->trial.looked_ns = now - took.count();
+        p->operations = operations;
+        p->counts.switches.add();
+        note_turns(p.get(), m.get());
+    }
+    // 1 us a step. If the thread loses its CPU for less than 10 ms in turn(), that is still no work.
+    void turn_of_spread_goroutines() { turn(10ms, 10'000); }
+    // Looks like one that took no time.
+    void quick_turn() {
+        p->trial.looked_ns = dunlin::platform::now_ns() + 10'000'000'000;
+        p->operations = 1'000'000;
+        p->counts.switches.add();
+        note_turns(p.get(), m.get());
+    }
+    void begin_a_trial() {
+        p->trial.not_before_ns = 0;
+        for (unsigned i = 0; i < turn_trial::looked_at; ++i) turn_of_spread_goroutines();
+        ASSERT_EQ(p->trial.now, turn_trial::phase::settles);
+    }
+};
+
+TEST_F(Trials, BeginWhereStepsMayBeLongBecauseTwoProcessorsShareThem) {
+    for (unsigned i = 0; i < turn_trial::looked_at; ++i) turn(10ms, 100);  // they work: 100 us a step
+    EXPECT_FALSE(p->trial.under_way());
+    for (unsigned i = 0; i < turn_trial::looked_at; ++i) turn(10ms, 10'000'000);  // they talk
+    EXPECT_FALSE(p->trial.under_way());
+    for (unsigned i = 1; i < turn_trial::looked_at; ++i) turn_of_spread_goroutines();
+    EXPECT_FALSE(p->trial.under_way());
+    turn_of_spread_goroutines();
+    EXPECT_TRUE(p->trial.under_way());
+    EXPECT_TRUE(has_short_turns(p.get()));
+    EXPECT_FALSE(p->looks_at_push);
+}
+
+// Short turns after a long one pay for it: they are not tried.
+TEST_F(Trials, DoNotBeginAfterShortTurns) {
+    for (unsigned i = 0; i < 4 * turn_trial::looked_at; ++i) {
+        p->turn_ns = longest_turn_ns;
+        turn(1us, 0);
+        ASSERT_FALSE(p->trial.under_way());
+    }
+}
+
+TEST_F(Trials, BeginByTheMeanOfManySteps) {
+    for (unsigned i = 1; i < turn_trial::looked_at; ++i) turn_of_spread_goroutines();
+    turn(10s, 100);  // one of them works
+    EXPECT_FALSE(p->trial.under_way());
+}
+
+TEST_F(Trials, ThatFindTalkLeaveTurnsShort) {
+    begin_a_trial();
+    for (unsigned i = 0; i < turn_trial::settling; ++i) {
+        EXPECT_EQ(p->trial.now, turn_trial::phase::settles);
+        quick_turn();
+    }
+    for (unsigned i = 0; i < turn_trial::measured; ++i) {
+        EXPECT_EQ(p->trial.now, turn_trial::phase::measures);
+        quick_turn();
+    }
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_TRUE(has_short_turns(p.get()));
+    EXPECT_LE(p->trial.not_before_ns, dunlin::platform::now_ns() + turn_trial::first_pause_ns);
+}
+
+TEST_F(Trials, ThatFindWorkComeLessOften) {
+    for (std::int64_t pause = 2 * turn_trial::first_pause_ns; pause <= 4 * turn_trial::longest_pause_ns; pause *= 2) {
+        begin_a_trial();
+        for (unsigned i = 1; i < turn_trial::settling + turn_trial::measured; ++i) quick_turn();
+        ASSERT_EQ(p->trial.now, turn_trial::phase::measures);
+        p->trial.seen_ns = 0;
+        const std::int64_t begin = dunlin::platform::now_ns();
+        turn(10s, 100);
+        EXPECT_FALSE(p->trial.under_way());
+        EXPECT_FALSE(has_short_turns(p.get()));
+        EXPECT_GE(p->trial.not_before_ns, begin + std::min(pause, turn_trial::longest_pause_ns));
+        p->trial.not_before_ns = std::numeric_limits<std::int64_t>::max();
+        for (unsigned i = 0; i < 2 * turn_trial::looked_at; ++i) turn_of_spread_goroutines();
+        EXPECT_FALSE(p->trial.under_way()) << "before its time";
+    }
+    begin_a_trial();
+    const std::int64_t longest = p->trial.pause_ns;
+    for (unsigned i = 0; i < turn_trial::settling + turn_trial::measured; ++i) quick_turn();
+    EXPECT_EQ(p->trial.pause_ns, longest / 4) << "one has found talk";
+}
+
+// 1 us for a step of each of two processors is as fast as half of that for one: the gain must be more.
+TEST_F(Trials, FindNothingWhereOneProcessorDoesAsMuchAsTwo) {
+    begin_a_trial();
+    for (unsigned i = 0; i < turn_trial::settling; ++i) quick_turn();
+    for (unsigned i = 0; i < turn_trial::measured; ++i) turn(90us, 179);
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_FALSE(has_short_turns(p.get()));
+}
+
+TEST_F(Trials, ThatEndEarlyLeaveTurnsAsLongAsTheyWere) {
+    p->turn_ns = 8000;
+    for (unsigned i = 0; i < turn_trial::looked_at; ++i) {
+        p->turn_ns = std::min<std::uint32_t>(p->turn_ns, 8000);
+        turn_of_spread_goroutines();
+    }
+    ASSERT_TRUE(p->trial.under_way());
+    p->trial.turn_ns_before = 8000;
+    for (int i = 0; i < 4; ++i) quick_turn();
+    note_long_turn(p.get(), short_turn_ns);
+    quick_turn();
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_EQ(p->turn_ns, 8000u);
+}
+
+TEST_F(Trials, AreOverWhenTheNumberOfProcessorsChanges) {
+    begin_a_trial();
+    forget_turns(p.get());
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_FALSE(keeps_together(p.get()));
+}
+
+TEST_F(Trials, AreForgottenWhenGoroutinesWork) {
+    begin_a_trial();
+    for (unsigned i = 0; i < turn_trial::settling + turn_trial::measured; ++i) quick_turn();
+    ASSERT_TRUE(keeps_together(p.get()));
+    turn(10ms, 100);
+    p->turn_ns = 0;
+    EXPECT_FALSE(keeps_together(p.get()));
+}
+
+// A machine that searches makes looks, too.
+TEST_F(Trials, CountTheTurnsOfGoroutines) {
+    begin_a_trial();
+    for (int i = 0; i < 1000; ++i) {
+        p->counts.switches.add();
+        note_turns(p.get(), nullptr);
+    }
+    EXPECT_EQ(p->trial.now, turn_trial::phase::settles);
+}
+
+TEST_F(Trials, EndWithALongTurn) {
+    begin_a_trial();
+    turn(10ms, 1);
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_GE(p->turn_ns, deferred_wait_ns);
+    EXPECT_TRUE(p->looks_at_push);
+}
+
+TEST_F(Trials, EndWhenAThiefFindsALongTurn) {
+    begin_a_trial();
+    note_long_turn(p.get(), unknown_turn_ns);
+    quick_turn();
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_FALSE(has_short_turns(p.get()));
+}
+
+// Else the first wake that one of them makes at once would spread them again.
+TEST_F(Trials, ForgiveThoseThatHaveLingered) {
+    g->marks.set_lingers(10);
+    begin_a_trial();
+    note_marks(p.get(), g.get());
+    EXPECT_FALSE(p->looks_at_push);
+    EXPECT_EQ(g->marks.lingers(), 10u) << "it is not known yet why";
+    for (unsigned i = 0; i < turn_trial::settling + turn_trial::measured; ++i) quick_turn();
+    note_marks(p.get(), g.get());
+    EXPECT_EQ(g->marks.lingers(), 0u);
+    EXPECT_FALSE(p->looks_at_push);
+    p->turn_ns = short_turn_ns;
+    g->marks.set_lingers(10);
+    note_marks(p.get(), g.get());
+    EXPECT_EQ(g->marks.lingers(), 10u);
+    EXPECT_TRUE(p->looks_at_push);
+}
+
+TEST_F(Trials, FindNothingWhileAllProcessorsAreBusy) {
+    begin_a_trial();
+    auto& word = the_scheduler.idle_and_spinning;
+    while (word.load() != 2 * one_idle) std::this_thread::yield();  // the machines of the last run() have retired
+    word.fetch_sub(2 * one_idle);
+    for (unsigned i = 0; i < turn_trial::settling + turn_trial::measured; ++i) quick_turn();
+    word.fetch_add(2 * one_idle);
+    EXPECT_FALSE(p->trial.under_way());
+    EXPECT_FALSE(has_short_turns(p.get())) << "those that work may be on another one";
+    EXPECT_FALSE(keeps_together(p.get()));
+}
+
+// ---- marks, and one processor ---------------------------------------------------------------------------------------
 
 TEST_F(Turns, TheMarksOfAGoroutineAreApart) {
     g->marks.set_stamped(1'000'000'000);
@@ -133,7 +364,9 @@ TEST_F(Turns, TheMarksOfAGoroutineAreApart) {
 
 TEST_F(Turns, AProcessorAloneMeasuresNothing) {
     dunlin::runtime::set_max_procs(1);
+    p->counts.switches.add(100);
     forget_turns(p.get());
+    EXPECT_EQ(turns_to_stamp_for(p.get()), 0u) << "nothing was stamped in those turns, nor stood for";
     EXPECT_TRUE(has_short_turns(p.get()));
     EXPECT_FALSE(p->looks_at_push);
     note_long_turn(p.get(), longest_turn_ns);  // by a monitor that was attentive before; nothing would take it back
@@ -247,17 +480,34 @@ TEST(TurnsOfPrograms, AGoroutineThatLingersNowAndThenIsNotTrustedAgain) {
 
 class WaitsWhileIdle : public testing::TestWithParam<unsigned> {};
 
+std::uint64_t longer_than(const dunlin::runtime::duration_histogram& h, std::int64_t ns) {
+    std::uint64_t n = 0;
+    for (std::size_t i = 0; i < h.counts.size(); ++i) {
+        if (i >= h.limits_ns.size() || h.limits_ns[i] > ns) n += h.counts[i];
+    }
+    return n;
+}
+
 TEST_P(WaitsWhileIdle, AreMeasuredAndShort) {
     const unsigned procs = GetParam();
     dunlin::run({.max_procs = procs}, [procs] {
         fan(20, 20us, [] {});
         const auto before = dunlin::runtime::stats().waits_while_idle;
+        const auto cpu_waits_before = support::cpu_waits();
         fan(few_or, 20us, [] {});
         const auto waits = dunlin::runtime::stats().waits_while_idle.since(before);
+        const auto cpu_waits = std::max(support::cpu_waits() - cpu_waits_before, 0ns);  // threads may have ended
+        // Four jobs and four answers in each round, and each is received by a goroutine that has waited for it.
         EXPECT_GE(waits.total(), static_cast<std::uint64_t>(few_or));
-        // With more processors than CPUs the woken thread waits for a CPU, which no scheduler of ours can give it.
+        const std::uint64_t most = 8 * few_or + procs * (turns_between_stamps + turns_between_looks);
+        EXPECT_LE(waits.total(), most) << "more waits than there were";
+        // With more processors than CPUs the woken thread waits for a CPU, which no scheduler of ours can give it; and
+        // so it does where another process has the second CPU. The kernel counts that.
         const bool crowded = procs > the_scheduler.cpus || support::sanitized;
-        EXPECT_LE(waits.quantile_ns(0.5), crowded ? 10'000'000 : 20'000) << "ns";
+        const std::int64_t limit_ns = crowded ? 10'000'000 : 20'000;
+        const auto kernels = static_cast<std::uint64_t>(cpu_waits / 1ns / limit_ns);
+        if (kernels >= waits.total() / 2) GTEST_SKIP() << "the threads waited for a CPU for " << cpu_waits / 1us << " us";
+        EXPECT_LE(longer_than(waits, limit_ns), waits.total() / 2 + kernels);
         EXPECT_LE(waits.quantile_ns(0.5), waits.quantile_ns(0.99));
     });
 }

@@ -11,10 +11,10 @@ using namespace dunlin::sim_cases;
 // A lock with a bias to the first machine's processor, and what it guards.
 struct guarded {
     park::biased_lock lock;
-    sim::variable<int> count{0, "what the biased lock guards"};
+    explorer::variable<int> count{0, "what the biased lock guards"};
 };
 
-guarded& make_biased(sim::scenario& s, running& to) {
+guarded& make_biased(explorer::scenario& s, running& to) {
     auto& g = s.make<guarded>("biased lock");
     for (unsigned i = 0; i <= park::biased_lock::first_bias_after; ++i) {
         g.lock.lock(&to.m);
@@ -25,8 +25,8 @@ guarded& make_biased(sim::scenario& s, running& to) {
 }
 
 // Enters the runtime, as a taker of such a lock must have.
-sim::case_function biased(int times, int others) {
-    return [=](sim::scenario& s) {
+explorer::case_function biased(int times, int others) {
+    return [=](explorer::scenario& s) {
         auto& first = make_running(s, "1");
         auto& g = make_biased(s, first);
         s.thread("owner", [&first, &g, times] {
@@ -45,7 +45,7 @@ sim::case_function biased(int times, int others) {
                 g.lock.unlock(m);
             });
         }
-        s.at_end([&g, times, others] { sim::require(g.count.get() == times + others, "an increment is lost"); });
+        s.at_end([&g, times, others] { explorer::require(g.count.get() == times + others, "an increment is lost"); });
     };
 }
 

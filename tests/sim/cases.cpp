@@ -18,7 +18,7 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
-#include "sim/forked.h"
+#include "explorer/forked.h"
 
 namespace dunlin::inline v0_1::sim_cases {
 
@@ -27,25 +27,25 @@ std::vector<protocol_case>& all() {
     return cases;
 }
 
-add::add(std::string name, std::vector<sim::options> runs, sim::case_function build) {
+add::add(std::string name, std::vector<explorer::options> runs, explorer::case_function build) {
     all().push_back({std::move(name), std::move(runs), std::move(build)});
 }
 
-std::vector<sim::options> exhaustively(unsigned tso_detours, unsigned cxx_detours) {
-    return {{.model = sim::memory::tso, .executions = 3'000'000, .detours = tso_detours},
-            {.model = sim::memory::cxx, .executions = 3'000'000, .detours = cxx_detours}};
+std::vector<explorer::options> exhaustively(unsigned tso_detours, unsigned cxx_detours) {
+    return {{.model = explorer::memory::tso, .executions = 3'000'000, .detours = tso_detours},
+            {.model = explorer::memory::cxx, .executions = 3'000'000, .detours = cxx_detours}};
 }
 
-std::vector<sim::options> at_random(std::size_t executions) {
-    std::vector<sim::options> runs;
-    for (const sim::memory m : {sim::memory::tso, sim::memory::cxx}) {
-        runs.push_back({.order = sim::order::random, .model = m, .executions = executions});
-        runs.push_back({.order = sim::order::pct, .model = m, .executions = executions, .depth = 3});
+std::vector<explorer::options> at_random(std::size_t executions) {
+    std::vector<explorer::options> runs;
+    for (const explorer::memory m : {explorer::memory::tso, explorer::memory::cxx}) {
+        runs.push_back({.order = explorer::order::random, .model = m, .executions = executions});
+        runs.push_back({.order = explorer::order::pct, .model = m, .executions = executions, .depth = 3});
     }
     return runs;
 }
 
-std::vector<sim::options> operator+(std::vector<sim::options> a, std::vector<sim::options> b) {
+std::vector<explorer::options> operator+(std::vector<explorer::options> a, std::vector<explorer::options> b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
 }
@@ -59,8 +59,8 @@ struct arguments {
     std::uint64_t seed = 1;
     bool quiet = false, first = false;
     std::string replay;  // empty: none
-    std::vector<sim::source_range> places;  // to hold threads at
-    sim::memory model = sim::memory::tso;
+    std::vector<explorer::source_range> places;  // to hold threads at
+    explorer::memory model = explorer::memory::tso;
     std::vector<std::string_view> names;
 };
 
@@ -83,10 +83,10 @@ std::string choices_from(std::string_view text) {
 }
 
 // FILE:LINE or FILE:LINE-LINE
-sim::source_range place_from(std::string_view text) {
+explorer::source_range place_from(std::string_view text) {
     const std::size_t colon = text.rfind(':');
     if (colon == 0 || colon == std::string_view::npos) misuse("a place is FILE:LINE or FILE:LINE-LINE");
-    sim::source_range p{std::string(text.substr(0, colon)), 0, 0};
+    explorer::source_range p{std::string(text.substr(0, colon)), 0, 0};
     const char *at = text.data() + colon + 1, *const end = text.data() + text.size();
     auto read = std::from_chars(at, end, p.first);
     p.last = p.first;
@@ -121,7 +121,7 @@ arguments read_arguments(int argc, char** argv) {
             const std::string_view model = value();
             const auto* const found = std::find(std::begin(models), std::end(models), model);
             if (found == std::end(models)) misuse("a model is sequential, tso or cxx");
-            a.model = static_cast<sim::memory>(found - std::begin(models));
+            a.model = static_cast<explorer::memory>(found - std::begin(models));
         } else if (word.starts_with("--")) {
             misuse("unknown option");
         } else {
@@ -147,22 +147,22 @@ std::string shortened(const std::string& story) {
 }
 
 // False: it fails.
-bool run(const arguments& a, const protocol_case& c, sim::options o) {
+bool run(const arguments& a, const protocol_case& c, explorer::options o) {
     o.seed = a.seed;
     o.tells = !a.first;
     const auto begin = std::chrono::steady_clock::now();
     // A case leaves its marks on the scheduler's globals, and the next one must find them as at the start of a program.
-    const sim::result r = sim::in_process_of_its_own([&] { return sim::explore(o, c.build); });
+    const explorer::result r = explorer::in_process_of_its_own([&] { return explorer::explore(o, c.build); });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const char* const model = models[static_cast<int>(o.model)];
     if (!a.quiet || !r.holds()) {
         std::string way = orders[static_cast<int>(o.order)];
-        if (o.order == sim::order::exhaustive && o.detours != every)
+        if (o.order == explorer::order::exhaustive && o.detours != every)
             way += " of " + std::to_string(o.detours) + " detours";
         std::printf("%-34s %-4s %-28s %8zu executions %9zu steps %6.1f s %s, hash %016llx\n", c.name.c_str(), model,
             way.c_str(), r.executions, r.steps, seconds,
             !r.holds()                                          ? "FAILS"
-            : (o.order != sim::order::exhaustive || r.complete) ? "holds"
+            : (o.order != explorer::order::exhaustive || r.complete) ? "holds"
                                                                 : "INCOMPLETE",
             static_cast<unsigned long long>(r.hash));
     }
@@ -170,27 +170,27 @@ bool run(const arguments& a, const protocol_case& c, sim::options o) {
         std::printf("%s\n", r.failure.c_str());
     } else if (!r.holds()) {
         std::printf("%s\n%sagain: sim_cases --model %s --replay '%s' %s\n", r.failure.c_str(),
-            shortened(r.story).c_str(), model, sim::text_of(r.choices).c_str(), c.name.c_str());
+            shortened(r.story).c_str(), model, explorer::text_of(r.choices).c_str(), c.name.c_str());
     }
     std::fflush(stdout);
-    return r.holds() && (o.order != sim::order::exhaustive || r.complete);
+    return r.holds() && (o.order != explorer::order::exhaustive || r.complete);
 }
 
 // The case at the given places: under each memory that it is explored under, as often as otherwise.
-std::vector<sim::options> held_runs(const arguments& a, const protocol_case& c) {
+std::vector<explorer::options> held_runs(const arguments& a, const protocol_case& c) {
     constexpr std::size_t of_a_small_case = 20'000;
-    std::vector<sim::options> runs;
+    std::vector<explorer::options> runs;
     if (a.places.empty()) return runs;
-    for (const sim::options& o : c.runs) {
-        const std::size_t executions = o.order == sim::order::exhaustive ? of_a_small_case : o.executions;
-        const auto same = [&](const sim::options& r) { return r.model == o.model; };
+    for (const explorer::options& o : c.runs) {
+        const std::size_t executions = o.order == explorer::order::exhaustive ? of_a_small_case : o.executions;
+        const auto same = [&](const explorer::options& r) { return r.model == o.model; };
         const auto found = std::find_if(runs.begin(), runs.end(), same);
         if (found != runs.end()) {
             found->executions = std::max(found->executions, executions);
             continue;
         }
         runs.push_back(o);
-        runs.back().order = sim::order::held;
+        runs.back().order = explorer::order::held;
         runs.back().executions = executions;
         runs.back().places = a.places;
     }
@@ -210,13 +210,13 @@ bool first_failure(const arguments& a) {
     if (cases.empty()) misuse("no case of that name");
     for (const bool little : {true, false}) {
         for (const protocol_case* c : cases) {
-            for (const sim::options& o : held_runs(a, *c)) {
+            for (const explorer::options& o : held_runs(a, *c)) {
                 if (!little && !run(a, *c, o)) return true;
             }
         }
         for (const protocol_case* c : cases) {
-            for (sim::options o : c->runs) {
-                if (little && o.order == sim::order::exhaustive) continue;
+            for (explorer::options o : c->runs) {
+                if (little && o.order == explorer::order::exhaustive) continue;
                 if (little) o.executions /= part;
                 if (!run(a, *c, o)) return true;
             }
@@ -232,13 +232,13 @@ int main_of(const arguments& a) {
         if (!wanted(a, c)) continue;
         found = true;
         if (!a.replay.empty()) {
-            sim::options o = c.runs.front();
+            explorer::options o = c.runs.front();
             o.model = a.model;
-            const sim::result r = sim::replay(o, sim::choices_in(a.replay), c.build);
+            const explorer::result r = explorer::replay(o, explorer::choices_in(a.replay), c.build);
             std::printf("%s%s\n", r.story.c_str(), r.failure.c_str());
             return !r.holds();
         }
-        for (const sim::options& o : held_runs(a, c) + c.runs) {
+        for (const explorer::options& o : held_runs(a, c) + c.runs) {
             if (!run(a, c, o)) {
                 all_hold = false;
                 break;

@@ -12,7 +12,8 @@ using namespace dunlin::sim_cases;
 using sched::the_scheduler;
 
 struct touched {
-    sim::variable<int> of[3] = {{0, "processor 0's queues"}, {0, "processor 1's queues"}, {0, "processor 2's queues"}};
+    explorer::variable<int> of[3] = {
+        {0, "processor 0's queues"}, {0, "processor 1's queues"}, {0, "processor 2's queues"}};
 };
 
 // The machine has had processor 0; processor 1 is what it may be given; 2 is idle, so that it never has to queue.
@@ -46,12 +47,13 @@ struct parts {
     void check_that_none_is_lost() {
         processor* const has = had.m.p.load();
         for (processor* p : {&had.p, &others[0], &others[1]}) {
-            sim::require((p->owner.load() == &had.m) == (p == has), "a processor is lost: its machine has another");
+            explorer::require((p->owner.load() == &had.m) == (p == has),
+                "a processor is lost: its machine has another");
         }
     }
 };
 
-parts& make_parts(sim::scenario& s) {
+parts& make_parts(explorer::scenario& s) {
     auto& all = s.make<parts>("parts");
     s.name(&all.had.m.p, 8, "m.p");
     s.name(&all.had.m.taken, 4, "m.taken");
@@ -78,17 +80,17 @@ void give_back(parts& all) {
     s.lock.unlock();
 }
 
-sim::case_function comes_back(bool is_taken_again) {
-    return [=](sim::scenario& s) {
+explorer::case_function comes_back(bool is_taken_again) {
+    return [=](explorer::scenario& s) {
         auto& all = make_parts(s);
         auto& queues = s.make<touched>("queues");
         s.thread("machine", [&all, &queues] {
             sched::set_current_machine(&all.had.m);
             machine* const m = sched::enter(&all.had.m);
             processor* const p = m->p.load(std::memory_order_relaxed);
-            sim::require(p != nullptr, "inside without a processor");
+            explorer::require(p != nullptr, "inside without a processor");
             queues.of[all.number_of(p)].set(1);
-            sim::require(m->p.load(std::memory_order_relaxed) == p, "its processor is taken while it is inside");
+            explorer::require(m->p.load(std::memory_order_relaxed) == p, "its processor is taken while it is inside");
             sched::leave(m);
         });
         s.thread("monitor", [&all] { give_back(all); });

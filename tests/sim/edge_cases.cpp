@@ -13,11 +13,11 @@ using namespace dunlin::sim_cases;
 using sched::the_scheduler;
 
 struct left {
-    sim::variable<int> by_it{0, "what it has left"};
+    explorer::variable<int> by_it{0, "what it has left"};
 };
 
 // A goroutine leaves its machine (switch.h), and another one takes it over.
-const add leaves{"edge/leaves", exhaustively(), [](sim::scenario& s) {
+const add leaves{"edge/leaves", exhaustively(), [](explorer::scenario& s) {
     auto& g = s.make<sched::goroutine>("goroutine");
     auto& m = s.make<machine>("machine");
     auto& context = s.make<left>("context");
@@ -29,12 +29,13 @@ const add leaves{"edge/leaves", exhaustively(), [](sim::scenario& s) {
         sched::commit_departure(&m);
     });
     s.thread("taker", [&] {
-        if (sched::can_switch_to(&g)) sim::require(context.by_it.get() == 1, "it is taken over before it has left");
+        if (sched::can_switch_to(&g)) explorer::require(context.by_it.get() == 1,
+            "it is taken over before it has left");
     });
 }};
 
 // A machine that sleeps on the idle list is handed a processor.
-const add handed{"edge/handed", exhaustively(3, 3), [](sim::scenario& s) {
+const add handed{"edge/handed", exhaustively(3, 3), [](explorer::scenario& s) {
     auto& one = s.make<running>("machine and processor");
     auto& queues = s.make<left>("queues");
     sched::scheduler& all = the_scheduler;
@@ -51,12 +52,12 @@ const add handed{"edge/handed", exhaustively(3, 3), [](sim::scenario& s) {
     s.thread("machine", [&] {
         sched::set_current_machine(&one.m);
         sched::sleep_until_handed_a_processor(&one.m);
-        sim::require(queues.by_it.get() == 1, "what the processor's last owner has done is lost");
+        explorer::require(queues.by_it.get() == 1, "what the processor's last owner has done is lost");
     });
     s.thread("waker", [&] {
         queues.by_it.set(1);
         while (all.idle_machine_count == 0) platform::pause();
-        sim::require(sched::start_idle_machine(&one.p, false, sched::wake_place::anywhere), "no machine is idle");
+        explorer::require(sched::start_idle_machine(&one.p, false, sched::wake_place::anywhere), "no machine is idle");
     });
 }};
 

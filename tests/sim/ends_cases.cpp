@@ -13,11 +13,11 @@ void run_again() {
         go([c] { c.send(1); });
         sum = *c.recv();
     });
-    sim::require(sum == 1, "a later run() does not work");
+    explorer::require(sum == 1, "a later run() does not work");
 }
 
 const add waiting{"ends/some_wait", drawn(400), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     chan<int> c;
     go([c] { c.send(1); });
     go([] { sleep_for(std::chrono::microseconds(30)); });
@@ -25,44 +25,44 @@ const add waiting{"ends/some_wait", drawn(400), whole({.prepares_itself = true, 
 }, .afterwards = run_again})};
 
 const add computing{"ends/some_compute", drawn(400), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     go([] {
         for (;;) {
-            sim::compute(100 * us);
+            explorer::compute(100 * us);
             yield();
         }
     });
-    sim::compute(10 * us);
+    explorer::compute(10 * us);
 }, .afterwards = run_again})};
 
 const add blocked{"ends/some_block", drawn(400), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
-    go([] { blocking([] { sim::sleep_in_kernel(ms); }); });
+    explorer::prepared();
+    go([] { blocking([] { explorer::sleep_in_kernel(ms); }); });
     yield();
 }, .afterwards = run_again})};
 
 // One comes back from a call as main returns, finds no processor, and queues: the machine that it leaves serves on.
 const add queued{"ends/some_queue", drawn(1500), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
-    sim::prepared();
-    for (int i = 0; i < 2; ++i) go([] { blocking([] { sim::sleep_in_kernel(20 * us); }); });
+    explorer::prepared();
+    for (int i = 0; i < 2; ++i) go([] { blocking([] { explorer::sleep_in_kernel(20 * us); }); });
     yield();
-    sim::compute(20 * us);
+    explorer::compute(20 * us);
 }, .afterwards = [] {
     dunlin::run({.max_procs = 2}, [] { sleep_for(std::chrono::milliseconds(1)); });
     sched::scheduler& s = sched::the_scheduler;
     s.lock.lock();
     const std::uint32_t condemned = s.condemned_machines;
     s.lock.unlock();
-    sim::require(condemned == 0, "a machine is to lose a goroutine that it has not got");
+    explorer::require(condemned == 0, "a machine is to lose a goroutine that it has not got");
     run_again();
 }})};
 
 // One that is left waiting, and then gets what it has waited for: it is gone.
-const add woken_later{"ends/woken_later", drawn(200), [](sim::scenario& s) {
+const add woken_later{"ends/woken_later", drawn(200), [](explorer::scenario& s) {
     auto& c = s.make<chan<int>>("channel");
     auto& got = s.make<platform::atomic<int>>("what it has got", 0);
     whole({.prepares_itself = true, .main = [&] {
-        sim::prepared();
+        explorer::prepared();
         go([&] { got.store(c.recv().value_or(0)); });
         sleep_for(std::chrono::microseconds(50));
     }, .afterwards = [&] {
@@ -70,21 +70,21 @@ const add woken_later{"ends/woken_later", drawn(200), [](sim::scenario& s) {
             c.try_send(1);
             sleep_for(std::chrono::microseconds(50));
         });
-        sim::require(got.load() == 0, "a goroutine of an earlier run() goes on");
+        explorer::require(got.load() == 0, "a goroutine of an earlier run() goes on");
     }})(s);
 }};
 
 // What a timer was to start, of a run() that has returned: it never begins.
-const add timer_later{"ends/timer_later", drawn(200), [](sim::scenario& s) {
+const add timer_later{"ends/timer_later", drawn(200), [](explorer::scenario& s) {
     auto& began = s.make<platform::atomic<int>>("what the timer starts", 0);
     auto& kept = s.make<timer>("timer");
     whole({.prepares_itself = true, .main = [&] {
-        sim::prepared();
+        explorer::prepared();
         kept = after_func(std::chrono::microseconds(50), [&] { began.store(1); });
     }, .afterwards = [&] {
         const int before = began.load();
         dunlin::run({.max_procs = 2}, [] { sleep_for(std::chrono::microseconds(300)); });
-        sim::require(began.load() == before, "what a timer of an earlier run() starts begins in this one");
+        explorer::require(began.load() == before, "what a timer of an earlier run() starts begins in this one");
     }})(s);
 }};
 
@@ -93,21 +93,21 @@ const add waited_for{"ends/waited_for", drawn(300),
         .at_end = leftovers::wait,
         .main =
             [] {
-                sim::prepared();
+                explorer::prepared();
                 go([] { sleep_for(std::chrono::microseconds(300)); });
-                go([] { sim::compute(20 * us); });
+                go([] { explorer::compute(20 * us); });
             },
         .afterwards = run_again})};
 
 // A plain thread starts goroutines while main returns, and while there is no run().
 const add from_outside{"ends/started_from_outside", drawn(400), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     let_plain_threads_begin();
-    sim::compute(20 * us);
+    explorer::compute(20 * us);
 }, .plain_threads = {[] {
     for (int i = 0; i < 4; ++i) {
         go([] {});
-        sim::compute(5 * us);
+        explorer::compute(5 * us);
     }
 }}, .afterwards = run_again})};
 

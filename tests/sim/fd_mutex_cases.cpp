@@ -13,11 +13,11 @@ using netpoll::fd_mutex;
 
 struct fd_mutex_state {
     fd_mutex g;
-    sim::variable<int> read_place{0, "how far readers have read"};
-    sim::variable<int> open{1, "the descriptor"};
-    sim::variable<int> closings{0, "how often it was closed"};
+    explorer::variable<int> read_place{0, "how far readers have read"};
+    explorer::variable<int> open{1, "the descriptor"};
+    explorer::variable<int> closings{0, "how often it was closed"};
 
-    void use() { sim::require(open.get() == 1, "a closed descriptor is used"); }
+    void use() { explorer::require(open.get() == 1, "a closed descriptor is used"); }
     void end() {
         open.set(0);
         closings.set(closings.get() + 1);
@@ -30,7 +30,7 @@ void read(fd_mutex_state& s) {
     s.use();
     s.read_place.set(s.read_place.get() + 1);
     bool last = false;
-    sim::require(s.g.leave(direction::read, last), "somebody waits, and nobody said so");
+    explorer::require(s.g.leave(direction::read, last), "somebody waits, and nobody said so");
     if (last) s.end();
 }
 
@@ -38,11 +38,11 @@ void close(fd_mutex_state& s) {
     if (s.g.close() && s.g.end_use()) s.end();
 }
 
-void closed_once(sim::scenario& s, fd_mutex_state& g) {
-    s.at_end([&g] { sim::require(g.closings.get() == 1, "it is not closed, or twice"); });
+void closed_once(explorer::scenario& s, fd_mutex_state& g) {
+    s.at_end([&g] { explorer::require(g.closings.get() == 1, "it is not closed, or twice"); });
 }
 
-const add readers{"fd_mutex/readers_and_closer", exhaustively(), [](sim::scenario& s) {
+const add readers{"fd_mutex/readers_and_closer", exhaustively(), [](explorer::scenario& s) {
     auto& g = s.make<fd_mutex_state>("fd_mutex");
     s.thread("reader", [&g] { read(g); });
     s.thread("other reader", [&g] { read(g); });
@@ -50,7 +50,8 @@ const add readers{"fd_mutex/readers_and_closer", exhaustively(), [](sim::scenari
     closed_once(s, g);
 }};
 
-const add users{"fd_mutex/user_reader_writer_and_two_closers", exhaustively(2, 2) + at_random(5'000), [](sim::scenario& s) {
+const add users{"fd_mutex/user_reader_writer_and_two_closers", exhaustively(2, 2) + at_random(5'000),
+    [](explorer::scenario& s) {
     auto& g = s.make<fd_mutex_state>("fd_mutex");
     s.thread("reader", [&g] { read(g); });
     s.thread("user", [&g] {
@@ -64,7 +65,7 @@ const add users{"fd_mutex/user_reader_writer_and_two_closers", exhaustively(2, 2
 }};
 
 // A reader that finds another inside says that it waits; the other finds that, or the saying fails.
-const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario& s) {
+const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](explorer::scenario& s) {
     struct state : fd_mutex_state {
         platform::destroyable_lock lock;  // the descriptor's
         bool waits = false;          // lock
@@ -86,7 +87,7 @@ const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario&
         bool last = false;
         if (g.g.leave(direction::read, last)) return;
         g.lock.lock();
-        sim::require(g.waits, "nobody waits");
+        explorer::require(g.waits, "nobody waits");
         g.waits = false;
         g.g.clear_waiting(direction::read);
         g.lock.unlock();
@@ -95,7 +96,7 @@ const add waiting{"fd_mutex/a_waiter_is_seen", exhaustively(), [](sim::scenario&
     };
     s.thread("reader", read_inside);
     s.thread("other", read_inside);
-    s.at_end([&g] { sim::require(g.read_place.get() == 2, "a turn is lost"); });
+    s.at_end([&g] { explorer::require(g.read_place.get() == 2, "a turn is lost"); });
 }};
 
 }  // namespace

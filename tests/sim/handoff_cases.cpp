@@ -9,11 +9,12 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 
 // `call` keeps its thread for `lasts` while another goroutine waits for the processor.
-sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true) {
+explorer::case_function keeps(
+    void (*call)(std::int64_t), std::int64_t lasts, unsigned max_procs, bool has_threads = true) {
     return whole({.max_procs = max_procs, .has_threads = has_threads, .prepares_itself = has_threads, .main = [=] {
         own_value own;
         own.touch();
-        if (has_threads) sim::prepared();
+        if (has_threads) explorer::prepared();
         platform::atomic<int> others{0};
         wait_group g;
         for (unsigned i = 0; i < max_procs; ++i) {
@@ -24,7 +25,7 @@ sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigne
             keepers.go([=] { call(lasts); });
         }
         call(lasts);
-        sim::require(others.load() == static_cast<int>(max_procs),
+        explorer::require(others.load() == static_cast<int>(max_procs),
             "goroutines wait for a processor that is of no use where it is");
         own.touch();
         g.wait();
@@ -34,7 +35,7 @@ sim::case_function keeps(void (*call)(std::int64_t), std::int64_t lasts, unsigne
 }
 
 void announced(std::int64_t ns) {
-    blocking([=] { sim::sleep_in_kernel(ns); });
+    blocking([=] { explorer::sleep_in_kernel(ns); });
 }
 void announced_twice(std::int64_t ns) {
     announced(ns);
@@ -45,32 +46,32 @@ void announced_twice(std::int64_t ns) {
 const add blocks{"handoff/blocking", drawn(300), keeps(announced, 100 * ms, 1)};
 const add blocks_two{"handoff/blocking_both", drawn(300), keeps(announced_twice, 100 * ms, 2)};
 const add blocks_no_threads{"handoff/blocking_no_threads", drawn(300), keeps(announced, 200 * ms, 1, false)};
-const add sleeps{"handoff/asleep_unannounced", drawn(300), keeps(sim::sleep_in_kernel, 200 * ms, 1)};
-const add computes{"handoff/computing", drawn(300), keeps(sim::compute, 200 * ms, 1)};
-const add computes_two{"handoff/computing_both", drawn(150), keeps(sim::compute, 200 * ms, 2)};
+const add sleeps{"handoff/asleep_unannounced", drawn(300), keeps(explorer::sleep_in_kernel, 200 * ms, 1)};
+const add computes{"handoff/computing", drawn(300), keeps(explorer::compute, 200 * ms, 1)};
+const add computes_two{"handoff/computing_both", drawn(150), keeps(explorer::compute, 200 * ms, 2)};
 
 // Calls that end while another goroutine has the only processor, which takes up the next one from the queue.
 const add ends_beside{"handoff/blocking_ends_beside_others", drawn(300), whole({.max_procs = 1, .prepares_itself = true,
     .main = [] {
-        sim::prepared();
+        explorer::prepared();
         wait_group g;
         for (int k = 0; k < 3; ++k) {
             g.go([] {
                 own_value own;
                 for (int i = 0; i < 4; ++i) {
-                    blocking([] { sim::sleep_in_kernel(10 * us); });
+                    blocking([] { explorer::sleep_in_kernel(10 * us); });
                     own.touch();
-                    sim::compute(15 * us);
+                    explorer::compute(15 * us);
                 }
-                sim::require(own.touched() == 4, "what a goroutine had on its stack is lost");
+                explorer::require(own.touched() == 4, "what a goroutine had on its stack is lost");
             });
         }
         g.wait();
     }})};
 
 // All have been idle for long, and the monitor sleeps until somebody is busy: it is needed as soon as main goes on.
-sim::case_function after_a_pause(void (*call)(std::int64_t)) {
-    return [=](sim::scenario& s) {
+explorer::case_function after_a_pause(void (*call)(std::int64_t)) {
+    return [=](explorer::scenario& s) {
         auto& c = s.make<chan<int>>("channel", 1);
         whole({.max_procs = 1, .prepares_itself = true, .main = [&c, call] {
             platform::atomic<int> others{0};
@@ -79,21 +80,21 @@ sim::case_function after_a_pause(void (*call)(std::int64_t)) {
             wait_group g;
             g.go([&others] { others.fetch_add(1); });
             call(100 * ms);
-            sim::require(others.load() == 1, "goroutines wait for a processor that is of no use where it is");
+            explorer::require(others.load() == 1, "goroutines wait for a processor that is of no use where it is");
             g.wait();
         }, .plain_threads = {[&c] {
-            sim::sleep_in_kernel(400 * ms);
-            sim::prepared();
+            explorer::sleep_in_kernel(400 * ms);
+            explorer::prepared();
             c.send(1);
         }}})(s);
     };
 }
 const add pause_blocking{"handoff/after_a_pause_blocking", drawn(300), after_a_pause(announced)};
-const add pause_computing{"handoff/after_a_pause_computing", drawn(200), after_a_pause(sim::compute)};
+const add pause_computing{"handoff/after_a_pause_computing", drawn(200), after_a_pause(explorer::compute)};
 
 // Calls that end while the monitor takes the processor.
 const add short_calls{"handoff/calls_that_end", drawn(600), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     wait_group g;
     chan<int> c;
     for (int k = 0; k < 2; ++k) {
@@ -109,13 +110,13 @@ const add short_calls{"handoff/calls_that_end", drawn(600), whole({.max_procs = 
     }
     int sum = 0;
     for (int i = 0; i < 4; ++i) sum += c.recv().value_or(100);
-    sim::require(sum == 4, "a value is lost or doubled");
+    explorer::require(sum == 4, "a value is lost or doubled");
     g.wait();
 }})};
 
 // A goroutine that computes lends its processor to those whose timers come due.
 const add lends{"handoff/lending", drawn(500), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     wait_group g;
     int woken = 0;
     g.go([&woken] {
@@ -124,21 +125,21 @@ const add lends{"handoff/lending", drawn(500), whole({.max_procs = 1, .prepares_
             ++woken;
         }
     });
-    g.go([] { sim::compute(12 * ms); });
-    sim::compute(5 * ms);
+    g.go([] { explorer::compute(12 * ms); });
+    explorer::compute(5 * ms);
     g.wait();
-    sim::require(woken == 3, "a sleeper was not woken");
+    explorer::require(woken == 3, "a sleeper was not woken");
 }})};
 
 // Fewer processors and more while goroutines work.
 const add procs{"handoff/set_max_procs", drawn(500), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     wait_group g;
     chan<int> c;
     for (int k = 0; k < 2; ++k) {
         g.go([c] {
             for (int i = 0; i < 2; ++i) {
-                sim::compute(20 * us);
+                explorer::compute(20 * us);
                 c.send(1);
             }
         });
@@ -148,7 +149,7 @@ const add procs{"handoff/set_max_procs", drawn(500), whole({.prepares_itself = t
     sum += *c.recv();
     runtime::set_max_procs(3);
     sum += *c.recv() + *c.recv();
-    sim::require(sum == 4, "a value is lost or doubled");
+    explorer::require(sum == 4, "a value is lost or doubled");
     g.wait();
 }})};
 

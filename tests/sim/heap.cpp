@@ -6,7 +6,7 @@
 #include <new>
 
 #include "platform/futex.h"
-#include "sim/explore.h"
+#include "explorer/explore.h"
 
 namespace dunlin::inline v0_1::sim_cases {
 
@@ -34,9 +34,9 @@ void unlock() {
 void lock_the_heap() { there_is_one = true; }
 
 void allocate(std::int64_t ns) {
-    const sim::in_libc here;
+    const explorer::in_libc here;
     lock();
-    if (ns != 0) sim::compute(ns);
+    if (ns != 0) explorer::compute(ns);
     unlock();
 }
 
@@ -47,7 +47,7 @@ namespace {
 // The simulation's own memory has no lock.
 void pass_heap() {
     using namespace dunlin;
-    const sim::world* w = sim::here();
+    const explorer::world* w = explorer::here();
     if (sim_cases::there_is_one && w != nullptr && w->is_in_program()) sim_cases::allocate(0);
 }
 

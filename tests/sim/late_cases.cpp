@@ -15,7 +15,7 @@ constexpr std::int64_t late = 3 * ms;
 // The monitor's rounds are 10 ms apart from then on.
 void let_monitor_look_rarely() {
     for (int i = 0; i < 450; ++i) {
-        sim::compute(2 * ms);
+        explorer::compute(2 * ms);
         yield();
     }
 }
@@ -27,16 +27,16 @@ void sleep_until_ns(std::int64_t when) { sleep_for(std::chrono::nanoseconds(when
 constexpr std::int64_t quarter = 2'500 * us;
 
 // A goroutine arms a timer and computes on; no machine sleeps for timers, and one is idle.
-sim::case_function timer_is_added(std::int64_t after) {
+explorer::case_function timer_is_added(std::int64_t after) {
     return whole({.prepares_itself = true, .main = [after] {
         let_monitor_look_rarely();
-        sim::compute(after);
-        sim::prepared();
+        explorer::compute(after);
+        explorer::prepared();
         platform::atomic<std::int64_t> fired{0};
         const std::int64_t due = platform::now_ns() + 300 * us;
         timer t = after_func(std::chrono::microseconds(300), [&] { fired.store(platform::now_ns()); });
-        sim::compute(20 * ms);
-        sim::require(fired.load() != 0 && fired.load() < due + late, "a timer is late while a processor is idle");
+        explorer::compute(20 * ms);
+        explorer::require(fired.load() != 0 && fired.load() < due + late, "a timer is late while a processor is idle");
     }});
 }
 const add added[] = {
@@ -48,12 +48,12 @@ const add added[] = {
 
 // A plain thread arms a timer while the only machine lies down for one that is far away. It has slept for a nearer one
 // just before.
-const add lies_down{"late/timer_as_one_lies_down", punctually(400), [](sim::scenario& s) {
+const add lies_down{"late/timer_as_one_lies_down", punctually(400), [](explorer::scenario& s) {
     auto& done = s.make<chan<int>>("channel", 1);
     whole({.max_procs = 1, .prepares_itself = true, .main = [&done] {
         go([] { sleep_for(std::chrono::hours(1)); });
         sleep_for(std::chrono::microseconds(10));
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         done.recv();
     }, .plain_threads = {[&done] {
@@ -61,29 +61,29 @@ const add lies_down{"late/timer_as_one_lies_down", punctually(400), [](sim::scen
         for (int i = 0; i < 2'000 && all.poller_claimed.load() == 0; ++i) platform::pause();
         const std::int64_t due = platform::now_ns() + 50 * us;
         timer t = after_func(std::chrono::microseconds(50), [due, &done] {
-            sim::require(platform::now_ns() < due + late, "a timer is late while a processor is idle");
+            explorer::require(platform::now_ns() < due + late, "a timer is late while a processor is idle");
             done.send(1);
         });
-        sim::sleep_in_kernel(20 * ms);
+        explorer::sleep_in_kernel(20 * ms);
     }}})(s);
 }};
 
 // Two sleep; the machine that wakes for the first one computes on with it.
-sim::case_function next_sleeper(std::int64_t after) {
+explorer::case_function next_sleeper(std::int64_t after) {
     return whole({.max_procs = 3, .prepares_itself = true, .main = [after] {
         wait_group g;
         const std::int64_t first = platform::now_ns() + 45 * ms + after, second = first + 500 * us;
         g.go([=] {
             sleep_until_ns(first);
-            sim::compute(20 * ms);
+            explorer::compute(20 * ms);
         });
         g.go([=] {
             sleep_until_ns(second);
-            sim::require(platform::now_ns() < second + late, "a sleeper is late while a processor is idle");
+            explorer::require(platform::now_ns() < second + late, "a sleeper is late while a processor is idle");
         });
-        sim::compute(40 * ms);  // the monitor's rounds become rare again
-        sim::prepared();
-        sim::compute(40 * ms);
+        explorer::compute(40 * ms);  // the monitor's rounds become rare again
+        explorer::prepared();
+        explorer::compute(40 * ms);
         g.wait();
     }});
 }
@@ -96,19 +96,19 @@ const add next[] = {
 
 // All that run on the only processor are short of a slice: it comes to its timers by itself in each 16th turn only.
 const add busy{"late/busy_processor", punctually(100), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     wait_group g;
     for (int k = 0; k < 2; ++k) {
         g.go([] {
             for (int i = 0; i < 30; ++i) {
-                sim::compute(800 * us);
+                explorer::compute(800 * us);
                 yield();
             }
         });
     }
     const std::int64_t due = platform::now_ns() + 5 * ms;
     sleep_until_ns(due);
-    sim::require(platform::now_ns() < due + 2 * late, "a sleeper is late while goroutines take turns");
+    explorer::require(platform::now_ns() < due + 2 * late, "a sleeper is late while goroutines take turns");
     g.wait();
 }})};
 
@@ -120,20 +120,20 @@ const add yields{"late/yield_to_a_timer", punctually(300), whole({.max_procs = 3
     const std::int64_t first = platform::now_ns() + 5 * ms, second = first + 12 * ms;
     g.go([=] {
         sleep_until_ns(first);
-        sim::compute(90 * ms);
+        explorer::compute(90 * ms);
     });
-    timer t = after_func(std::chrono::nanoseconds(second - platform::now_ns()), [] { sim::compute(60 * ms); });
-    sim::compute(ms);
-    sim::prepared();
-    sim::compute(second - platform::now_ns());
+    timer t = after_func(std::chrono::nanoseconds(second - platform::now_ns()), [] { explorer::compute(60 * ms); });
+    explorer::compute(ms);
+    explorer::prepared();
+    explorer::compute(second - platform::now_ns());
     yield();
-    sim::require(platform::now_ns() < second + 30 * ms, "who yields is late while a processor is idle");
+    explorer::require(platform::now_ns() < second + 30 * ms, "who yields is late while a processor is idle");
     g.wait();
 }})};
 
 // A plain thread starts goroutines beside two that ready each other, which do not advance the processor's tick, and a
 // sleeper, which does (docs/decisions/063-what-waits-in-the-global-queue.md).
-const add chain{"late/chain_and_global_queue", punctually(40), [](sim::scenario& s) {
+const add chain{"late/chain_and_global_queue", punctually(40), [](explorer::scenario& s) {
     constexpr int started = 5;
     auto& ran = s.make<platform::atomic<int>>("goroutines that have run", 0);
     whole({.max_procs = 1, .prepares_itself = true, .main = [&ran] {
@@ -145,19 +145,20 @@ const add chain{"late/chain_and_global_queue", punctually(40), [](sim::scenario&
         });
         g.go([&] {
             while (there.recv()) {
-                sim::compute(200 * us);
+                explorer::compute(200 * us);
                 back.send(1);
             }
         });
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         const std::int64_t begin = platform::now_ns();
         while (ran.load() < started && platform::now_ns() < begin + 60 * ms) {
             there.send(1);
             back.recv();
-            sim::compute(200 * us);
+            explorer::compute(200 * us);
         }
-        sim::require(platform::now_ns() < begin + 40 * ms, "each of those in the global queue waits for a slice of a chain");
+        explorer::require(platform::now_ns() < begin + 40 * ms,
+            "each of those in the global queue waits for a slice of a chain");
         over.store(true);
         there.close();
         g.wait();

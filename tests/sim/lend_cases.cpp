@@ -16,7 +16,7 @@ constexpr std::int64_t at_once = 100 * us;
 const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     wait_group g;
     for (int k = 0; k < 3; ++k) {
-        g.go([] { blocking([] { sim::sleep_in_kernel(2 * ms); }); });  // there are threads to lend to afterwards
+        g.go([] { blocking([] { explorer::sleep_in_kernel(2 * ms); }); });  // there are threads to lend to afterwards
     }
     g.wait();
     platform::atomic<bool> woken{false};
@@ -25,23 +25,23 @@ const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 
         woken.store(true);
     });
     yield();
-    sim::prepared();
+    explorer::prepared();
     const sched::machine* const me = sched::current_machine();
     const sched::processor* const mine = in_memory(me->p);
     const auto times_lent = [] { return as_it_stands([] { return sched::the_scheduler.hand_offs.urgent.get(); }); };
     const std::uint64_t lent_before = times_lent();
     std::int64_t woken_at = 0;
     for (const std::int64_t until = platform::now_ns() + 22 * ms; platform::now_ns() < until;) {
-        sim::compute(10 * us);
+        explorer::compute(10 * us);
         const bool has_it = in_memory(me->p) == mine;
         if (woken_at == 0 && in_memory(woken)) woken_at = platform::now_ns();
         if (woken_at == 0 || platform::now_ns() < woken_at + at_once) continue;
-        sim::require(has_it, "what was lent is not given back");
-        sim::require(in_memory(mine->owner) == me, "what is given back is kept as well");
-        sim::require(!in_memory(me->detached), "a thread that has its processor back is counted as one without");
+        explorer::require(has_it, "what was lent is not given back");
+        explorer::require(in_memory(mine->owner) == me, "what is given back is kept as well");
+        explorer::require(!in_memory(me->detached), "a thread that has its processor back is counted as one without");
     }
-    sim::require(times_lent() != lent_before, "nothing was lent");
-    sim::require(woken_at != 0, "a sleeper waits for a processor that is of no use where it is");
+    explorer::require(times_lent() != lent_before, "nothing was lent");
+    explorer::require(woken_at != 0, "a sleeper waits for a processor that is of no use where it is");
     g.wait();
 }})};
 

@@ -9,10 +9,10 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 
 template <class Lock>
-sim::case_function takers(int threads, int times) {
-    return [=](sim::scenario& s) {
+explorer::case_function takers(int threads, int times) {
+    return [=](explorer::scenario& s) {
         auto& lock = s.make<Lock>("lock");
-        auto& count = s.make<sim::variable<int>>("count", 0, "what the lock guards");
+        auto& count = s.make<explorer::variable<int>>("count", 0, "what the lock guards");
         for (int i = 0; i < threads; ++i) {
             s.thread(std::string(1, static_cast<char>('a' + i)), [&lock, &count, times] {
                 for (int k = 0; k < times; ++k) {
@@ -22,7 +22,9 @@ sim::case_function takers(int threads, int times) {
                 }
             });
         }
-        s.at_end([&count, threads, times] { sim::require(count.get() == threads * times, "an increment is lost"); });
+        s.at_end([&count, threads, times] {
+            explorer::require(count.get() == threads * times, "an increment is lost");
+        });
     };
 }
 

@@ -1,4 +1,5 @@
-// Signals arrive (sim/world.h): goroutines that compute are stopped in the handler and go on later (sched/preempt).
+// Signals arrive (explorer/world.h): goroutines that compute are stopped in the handler and go on later
+// (sched/preempt).
 #include "sched/data/all_goroutines.h"
 #include "sched/data/hooks.h"
 #include "sim/heap.h"
@@ -10,31 +11,31 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 using sched::the_scheduler;
 
-std::vector<sim::options> interrupted(std::size_t executions) {
-    std::vector<sim::options> runs = drawn(executions);
-    for (sim::options& o : runs) o.signals = true;
+std::vector<explorer::options> interrupted(std::size_t executions) {
+    std::vector<explorer::options> runs = drawn(executions);
+    for (explorer::options& o : runs) o.signals = true;
     return runs;
 }
 
 // More goroutines that compute than processors, and one that only counts: each gets its turn.
-sim::case_function hogs(unsigned max_procs, int count) {
+explorer::case_function hogs(unsigned max_procs, int count) {
     return whole({.max_procs = max_procs, .prepares_itself = true, .main = [=] {
-        sim::prepared();
+        explorer::prepared();
         platform::atomic<int> others{0};
         wait_group g;
         for (int i = 0; i < count; ++i) {
             g.go([] {
                 own_value own;
                 own.touch();
-                for (int k = 0; k < 4; ++k) sim::compute(15 * ms);
+                for (int k = 0; k < 4; ++k) explorer::compute(15 * ms);
                 own.touch();
-                sim::require(own.touched() == 2, "a goroutine that was stopped has lost what is on its stack");
+                explorer::require(own.touched() == 2, "a goroutine that was stopped has lost what is on its stack");
             });
         }
         g.go([&] { others.fetch_add(1); });
         g.wait();
-        sim::require(others.load() == 1, "a goroutine has not run");
-        sim::require(the_scheduler.hand_offs.preemptions.get() != 0, "no goroutine was stopped by a signal");
+        explorer::require(others.load() == 1, "a goroutine has not run");
+        explorer::require(the_scheduler.hand_offs.preemptions.get() != 0, "no goroutine was stopped by a signal");
     }});
 }
 const add two_hogs{"preempt/two_on_one", interrupted(200), hogs(1, 2)};
@@ -43,9 +44,9 @@ const add three_hogs{"preempt/three_on_two", interrupted(200), hogs(2, 3)};
 // Goroutines that compute inside the allocator, mostly, are stopped there after some refusals, and the lock stays with
 // them; what starts goroutines meanwhile waits for it. The monitor must not: they go on by its hand alone. The thread
 // maker may: a machine is memory, and until there is one its processor waits (lacks_threads).
-sim::case_function allocators(unsigned max_procs, int count) {
+explorer::case_function allocators(unsigned max_procs, int count) {
     return whole({.max_procs = max_procs, .lacks_threads = true, .prepares_itself = true, .main = [=] {
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         lock_the_heap();
         platform::atomic<int> others{0};
@@ -60,10 +61,10 @@ sim::case_function allocators(unsigned max_procs, int count) {
             yield();
         }
         g.wait();
-        sim::require(others.load() == 4, "a goroutine has not run");
+        explorer::require(others.load() == 4, "a goroutine has not run");
     }, .plain_threads = {[] {
         for (int i = 0; i < 3; ++i) {
-            sim::sleep_in_kernel(8 * ms);
+            explorer::sleep_in_kernel(8 * ms);
             go([] { allocate(1 * ms); });
         }
     }}});
@@ -72,14 +73,14 @@ const add allocators_on_one{"preempt/allocators_on_one", interrupted(200), alloc
 const add allocators_on_two{"preempt/allocators_on_two", interrupted(200), allocators(2, 3)};
 
 // A goroutine that asks for a stack of its own goes to the arena outside the runtime, with its lock.
-sim::case_function own_stacks(unsigned max_procs, int count) {
+explorer::case_function own_stacks(unsigned max_procs, int count) {
     return whole({.max_procs = max_procs, .prepares_itself = true, .main = [=] {
-        sim::prepared();
+        explorer::prepared();
         wait_group g;
         for (int i = 0; i < count; ++i) {
             g.go([] {
                 for (int k = 0; k < 4; ++k) {
-                    sim::compute(14 * ms);
+                    explorer::compute(14 * ms);
                     go({.stack_size = 64 << 10}, [] {});
                 }
             });
@@ -92,38 +93,38 @@ const add stacks_on_two{"preempt/stacks_on_two", interrupted(200), own_stacks(2,
 
 // main returns while goroutines compute and are stopped: they are frozen, or end, and the next run() is as the first.
 const add left_computing{"preempt/left_computing", interrupted(200), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     for (int i = 0; i < 3; ++i) {
         go([] {
-            for (;;) sim::compute(5 * ms);
+            for (;;) explorer::compute(5 * ms);
         });
     }
-    sim::compute(30 * ms);
+    explorer::compute(30 * ms);
 }, .afterwards = [] {
     for (int i = 0; i < 2; ++i) {
         int sum = 0;
         dunlin::run({.max_procs = 2}, [&sum] {
             chan<int> c;
             go([c] {
-                sim::compute(12 * ms);
+                explorer::compute(12 * ms);
                 c.send(1);
             });
             sum = *c.recv();
         });
-        sim::require(sum == 1, "a later run() does not work");
+        explorer::require(sum == 1, "a later run() does not work");
     }
 }})};
 
 // Fewer processors than goroutines that compute: the monitor knows of those that are too many, and stops them.
 const add fewer{"preempt/fewer_processors", interrupted(200), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     wait_group g;
     for (int i = 0; i < 2; ++i) {
         g.go([] {
-            for (int k = 0; k < 4; ++k) sim::compute(10 * ms);
+            for (int k = 0; k < 4; ++k) explorer::compute(10 * ms);
         });
     }
-    sim::compute(200 * us);
+    explorer::compute(200 * us);
     runtime::set_max_procs(1);
     g.wait();
     runtime::set_max_procs(2);
@@ -131,42 +132,43 @@ const add fewer{"preempt/fewer_processors", interrupted(200), whole({.prepares_i
 
 // In a function of libc's, which may hold a lock, a goroutine is stopped only after some refusals; but it is.
 const add in_libc{"preempt/in_libc", interrupted(100), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     wait_group g;
     for (int i = 0; i < 2; ++i) {
         g.go([] {
-            const sim::in_libc here;
-            sim::compute(120 * ms);
+            const explorer::in_libc here;
+            explorer::compute(120 * ms);
         });
     }
     sleep_for(std::chrono::milliseconds(100));
-    sim::require(the_scheduler.hand_offs.preemptions.get() != 0, "what computes in libc is never stopped");
+    explorer::require(the_scheduler.hand_offs.preemptions.get() != 0, "what computes in libc is never stopped");
     g.wait();
 }})};
 
 // Each run() leaves one: it stays frozen on its thread, and the others have what they need.
 const add threads_end{"preempt/runs_that_leave_one", interrupted(60), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
 }, .afterwards = [] {
     for (int i = 0; i < 8; ++i) {
         dunlin::run({.max_procs = 2}, [] {
-            go([] { sim::compute(3600 * 1000 * ms); });
-            sim::compute(15 * ms);
+            go([] { explorer::compute(3600 * 1000 * ms); });
+            explorer::compute(15 * ms);
         });
-        sim::sleep_in_kernel(60 * ms);
+        explorer::sleep_in_kernel(60 * ms);
     }
-    sim::require(sim::here()->count_threads() < 14, "more threads than run() has left goroutines on");
+    explorer::require(explorer::here()->count_threads() < 14, "more threads than run() has left goroutines on");
 }})};
 
 // A run() that has returned has left a goroutine that computes. The next one, whose main waits for ever, is told so.
-const add deadlock_after{"preempt/deadlock_in_the_next_run", interrupted(150), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
-    go([] { sim::compute(3600 * 1000 * ms); });
-    sim::compute(30 * ms);
+const add deadlock_after{"preempt/deadlock_in_the_next_run", interrupted(150),
+    whole({.prepares_itself = true, .main = [] {
+    explorer::prepared();
+    go([] { explorer::compute(3600 * 1000 * ms); });
+    explorer::compute(30 * ms);
 }, .afterwards = [] {
-    sched::hooks.deadlock = []() noexcept { sim::here()->end_process(); };
+    sched::hooks.deadlock = []() noexcept { explorer::here()->end_process(); };
     dunlin::run({.max_procs = 2}, [] { chan<int>().recv(); });
-    sim::require(false, "main has got what nobody sends");
+    explorer::require(false, "main has got what nobody sends");
 }})};
 
 }  // namespace

@@ -24,7 +24,7 @@ struct running {
     }
 };
 
-inline running& make_running(sim::scenario& s, const std::string& number) {
+inline running& make_running(explorer::scenario& s, const std::string& number) {
     auto& one = s.make<running>("machine and processor " + number);
     s.name(&one.m.p, 8, "m" + number + ".p");
     s.name(&one.m.taken, 4, "m" + number + ".taken");

@@ -11,7 +11,7 @@ template <bool prepares = false>
 void over_a_channel() {
     chan<own_value*> c;
     own_value mine, sent[6];
-    if (prepares) sim::prepared();
+    if (prepares) explorer::prepared();
     for (int k = 0; k < 2; ++k) {
         go([c, &sent, k] {
             own_value own;
@@ -27,9 +27,9 @@ void over_a_channel() {
         mine.touch();
         own_value* const value = *c.recv();
         value->touch();
-        sim::require(value->touched() == 2, "a value is doubled");
+        explorer::require(value->touched() == 2, "a value is doubled");
     }
-    sim::require(mine.touched() == 6, "what a goroutine had on its stack is lost");
+    explorer::require(mine.touched() == 6, "what a goroutine had on its stack is lost");
 }
 const add channels{"program/channel", drawn(1'000), whole({.prepares_itself = true, .main = over_a_channel<true>})};
 const add first{"program/first_run", drawn(500), whole({.has_threads = false, .main = over_a_channel<>})};
@@ -38,9 +38,9 @@ const add one_processor{"program/one_processor", drawn(300),
 
 // Each adds, under a lock of the runtime's.
 const add mutexes{"program/mutex", drawn(500), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     mutex m;
-    sim::variable<int> count{0, "what the mutex guards"};
+    explorer::variable<int> count{0, "what the mutex guards"};
     task_group g;
     for (int k = 0; k < 3; ++k) {
         g.go([&] {
@@ -48,17 +48,17 @@ const add mutexes{"program/mutex", drawn(500), whole({.prepares_itself = true, .
                 m.lock();
                 count.set(count.get() + 1);
                 m.unlock();
-                if (i == 0) sim::compute(3 * us);
+                if (i == 0) explorer::compute(3 * us);
             }
         });
     }
     g.wait();
-    sim::require(count.get() == 6, "an increment is lost");
+    explorer::require(count.get() == 6, "an increment is lost");
 }})};
 
 // Each of two selects has both channels; each value arrives once.
 const add selects{"program/select", drawn(500), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     chan<int> a, b, done;
     for (int k = 0; k < 2; ++k) {
         go([=] {
@@ -74,7 +74,7 @@ const add selects{"program/select", drawn(500), whole({.prepares_itself = true, 
         go([=] { a.send(value); });
         go([=] { b.send(100 * value); });
     }
-    sim::require(*done.recv() + *done.recv() == 1111, "a value is lost or doubled");
+    explorer::require(*done.recv() + *done.recv() == 1111, "a value is lost or doubled");
 }})};
 
 }  // namespace

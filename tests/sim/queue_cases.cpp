@@ -13,18 +13,18 @@ using namespace dunlin::sim_cases;
 
 struct queue_state {
     sched::run_queue queue;
-    std::array<sim::variable<int>, 6> items;
+    std::array<explorer::variable<int>, 6> items;
     std::array<int, 6> taken{};
 
     sched::goroutine* item(unsigned i) {
         items[i].set(1);
         return reinterpret_cast<sched::goroutine*>(&items[i]);
     }
-    void push(unsigned i) { sim::require(queue.push(item(i)), "a queue with room refuses"); }
+    void push(unsigned i) { explorer::require(queue.push(item(i)), "a queue with room refuses"); }
     void take(const sched::goroutine* g) {
         if (g == nullptr) return;
-        const auto* v = reinterpret_cast<const sim::variable<int>*>(g);
-        sim::require(v->get() == 1, "what is taken is not as it was queued");
+        const auto* v = reinterpret_cast<const explorer::variable<int>*>(g);
+        explorer::require(v->get() == 1, "what is taken is not as it was queued");
         ++taken[static_cast<std::size_t>(v - items.data())];
     }
     void steal() {
@@ -34,11 +34,11 @@ struct queue_state {
     }
     void end(unsigned pushed) {
         while (const sched::goroutine* g = queue.pop()) take(g);
-        for (unsigned i = 0; i < pushed; ++i) sim::require(taken[i] == 1, "one is taken twice, or lost");
+        for (unsigned i = 0; i < pushed; ++i) explorer::require(taken[i] == 1, "one is taken twice, or lost");
     }
 };
 
-const add owner_and_thief{"queue/owner_and_thief", exhaustively(), [](sim::scenario& s) {
+const add owner_and_thief{"queue/owner_and_thief", exhaustively(), [](explorer::scenario& s) {
     auto& q = s.make<queue_state>("queue");
     s.thread("owner", [&q] {
         q.push(0);
@@ -50,7 +50,7 @@ const add owner_and_thief{"queue/owner_and_thief", exhaustively(), [](sim::scena
 }};
 
 // The owner takes its youngest back and queues another in its place, while a thief is between its look and its claim.
-const add youngest{"queue/youngest_and_thief", exhaustively(), [](sim::scenario& s) {
+const add youngest{"queue/youngest_and_thief", exhaustively(), [](explorer::scenario& s) {
     auto& q = s.make<queue_state>("queue");
     s.thread("owner", [&q] {
         q.push(0);
@@ -61,7 +61,7 @@ const add youngest{"queue/youngest_and_thief", exhaustively(), [](sim::scenario&
     s.at_end([&q] { q.end(2); });
 }};
 
-const add rotation{"queue/rotation_and_thief", exhaustively(), [](sim::scenario& s) {
+const add rotation{"queue/rotation_and_thief", exhaustively(), [](explorer::scenario& s) {
     auto& q = s.make<queue_state>("queue");
     s.thread("owner", [&q] {
         q.push(0);
@@ -78,7 +78,7 @@ const add rotation{"queue/rotation_and_thief", exhaustively(), [](sim::scenario&
 }};
 
 // As long as a ring: the slots of what thieves have taken are written again.
-const add round{"queue/two_thieves_and_all_calls", exhaustively(2, 1) + at_random(3'000), [](sim::scenario& s) {
+const add round{"queue/two_thieves_and_all_calls", exhaustively(2, 1) + at_random(3'000), [](explorer::scenario& s) {
     auto& q = s.make<queue_state>("queue");
     s.thread("owner", [&q] {
         std::array<sched::goroutine*, 2> first{q.item(0), q.item(1)};

@@ -9,14 +9,14 @@ using namespace dunlin;
 using namespace dunlin::sim_cases;
 
 struct queues {
-    sim::variable<int> touched{0, "the processor's queues"};
-    sim::variable<int> by_takers{0, "how often it was taken"};
+    explorer::variable<int> touched{0, "the processor's queues"};
+    explorer::variable<int> by_takers{0, "how often it was taken"};
 };
 
 // A machine that goes in and out, and takers that take its processor, use it and give it back, under the scheduler lock
 // as all of those do that give one back.
-sim::case_function retake(int takers, int entries, bool patient) {
-    return [=](sim::scenario& s) {
+explorer::case_function retake(int takers, int entries, bool patient) {
+    return [=](explorer::scenario& s) {
         auto& one = make_running(s, "1");
         auto& q = s.make<queues>("queues");
         std::construct_at(&sched::the_scheduler.lock);
@@ -25,7 +25,7 @@ sim::case_function retake(int takers, int entries, bool patient) {
             sched::set_current_machine(&one.m);
             for (int i = 0; i < entries; ++i) {
                 machine* const m = sched::enter(&one.m);
-                sim::require(m == &one.m && sched::processor_of(m) == &one.p, "inside without its processor");
+                explorer::require(m == &one.m && sched::processor_of(m) == &one.p, "inside without its processor");
                 q.touched.set(q.touched.get() + 1);
                 sched::leave(m);
             }
@@ -46,9 +46,9 @@ sim::case_function retake(int takers, int entries, bool patient) {
             });
         }
         s.at_end([&one, &q, entries] {
-            sim::require(q.touched.get() == entries + q.by_takers.get(), "a touch is lost");
-            sim::require(one.m.taken.load() == 0, "`taken` stands although nobody has taken it");
-            sim::require(one.m.p.load() == &one.p, "the processor is lost");
+            explorer::require(q.touched.get() == entries + q.by_takers.get(), "a touch is lost");
+            explorer::require(one.m.taken.load() == 0, "`taken` stands although nobody has taken it");
+            explorer::require(one.m.p.load() == &one.p, "the processor is lost");
         });
     };
 }
@@ -59,7 +59,7 @@ const add retake_patient{"retake/a_patient_taker", exhaustively(2, 2), retake(1,
 const add retake_two{"retake/two_takers", at_random(10'000), retake(2, 3, false)};
 
 // A thief takes and keeps it, by try_take(); the machine, once in, does not come to harm by it.
-const add retake_kept{"retake/taken_for_good", exhaustively(), [](sim::scenario& s) {
+const add retake_kept{"retake/taken_for_good", exhaustively(), [](explorer::scenario& s) {
     auto& one = make_running(s, "1");
     auto& q = s.make<queues>("queues");
     s.thread("machine", [&one, &q] {

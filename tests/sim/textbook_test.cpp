@@ -4,15 +4,15 @@
 
 #include "platform/futex.h"
 #include "platform/membarrier.h"
-#include "sim/explore.h"
+#include "explorer/explore.h"
 
 namespace {
 
 using namespace dunlin;
 using platform::atomic;
-using sim::memory;
-using sim::order;
-using sim::scenario;
+using explorer::memory;
+using explorer::order;
+using explorer::scenario;
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr auto acquire = std::memory_order_acquire;
@@ -24,8 +24,8 @@ void fence(std::memory_order o) {
     platform::simulation_here()->fence(o, std::source_location::current());
 }
 
-testing::AssertionResult holds(const sim::options& o, const sim::case_function& build) {
-    const sim::result r = sim::explore(o, build);
+testing::AssertionResult holds(const explorer::options& o, const explorer::case_function& build) {
+    const explorer::result r = explorer::explore(o, build);
     if (!r.holds()) return testing::AssertionFailure() << r.failure << " after " << r.executions << "\n" << r.story;
     if (o.order == order::exhaustive && !r.complete)
         return testing::AssertionFailure() << "not complete after " << r.executions;
@@ -33,18 +33,19 @@ testing::AssertionResult holds(const sim::options& o, const sim::case_function& 
 }
 
 // Finds a failure whose words begin with these, in each way of looking, and plays it again.
-testing::AssertionResult breaks(const sim::options& o, const std::string& how, const sim::case_function& build) {
+testing::AssertionResult breaks(
+    const explorer::options& o, const std::string& how, const explorer::case_function& build) {
     for (const order way : {order::exhaustive, order::random, order::pct}) {
-        sim::options tried = o;
+        explorer::options tried = o;
         tried.order = way;
-        const sim::result r = sim::explore(tried, build);
+        const explorer::result r = explorer::explore(tried, build);
         const auto in = [&] { return testing::AssertionFailure() << "order " << static_cast<int>(way) << ": "; };
         if (r.holds())
             return in() << "nothing is found in " << r.executions << " executions"
                         << (r.complete ? ", which are all" : "");
         if (r.failure.rfind(how, 0) != 0)
             return in() << "expected: " << how << "; found: " << r.failure << "\n" << r.story;
-        const sim::result again = sim::replay(o, sim::choices_in(sim::text_of(r.choices)), build);
+        const explorer::result again = explorer::replay(o, explorer::choices_in(explorer::text_of(r.choices)), build);
         if (again.failure != r.failure || again.story != r.story)
             return in() << "played again: '" << again.failure << "'\n" << again.story;
     }
@@ -71,7 +72,7 @@ TEST(Textbook, PriorityKeepsNoThreadFromItsCpuForEver) {
 // ---- store buffering: Dekker, Peterson -----------------------------------------------------------------------------
 
 // Each raises its flag and looks at the other's.
-sim::case_function dekker(bool with_fence) {
+explorer::case_function dekker(bool with_fence) {
     return [=](scenario& s) {
         auto& flags = s.make<std::array<atomic<int>, 2>>("flags");
         auto& inside = s.make<std::array<int, 2>>("inside");
@@ -82,7 +83,7 @@ sim::case_function dekker(bool with_fence) {
                 inside[i] = flags[1 - i].load(relaxed) == 0;
             });
         }
-        s.at_end([&] { sim::require(inside[0] + inside[1] <= 1, "both are in"); });
+        s.at_end([&] { explorer::require(inside[0] + inside[1] <= 1, "both are in"); });
     };
 }
 
@@ -94,12 +95,12 @@ TEST(Textbook, DekkerNeedsItsFence) {
     EXPECT_TRUE(holds({.model = memory::sequential}, dekker(false)));
 }
 
-sim::case_function peterson(bool with_fence) {
+explorer::case_function peterson(bool with_fence) {
     return [=](scenario& s) {
         struct state {
             atomic<int> wants[2];
             atomic<int> turn{0};
-            sim::variable<int> count{0, "count"};
+            explorer::variable<int> count{0, "count"};
         };
         auto& p = s.make<state>("peterson");
         for (int i = 0; i < 2; ++i) {
@@ -112,7 +113,7 @@ sim::case_function peterson(bool with_fence) {
                 p.wants[i].store(0, release);
             });
         }
-        s.at_end([&] { sim::require(p.count.get() == 2, "an increment is lost"); });
+        s.at_end([&] { explorer::require(p.count.get() == 2, "an increment is lost"); });
     };
 }
 
@@ -127,7 +128,7 @@ TEST(Textbook, PetersonNeedsItsFence) {
 
 enum class missing { nothing, light, heavy };
 
-sim::case_function handshake(missing what) {
+explorer::case_function handshake(missing what) {
     return [=](scenario& s) {
         struct state {
             atomic<int> in{0}, taken{0};
@@ -144,7 +145,7 @@ sim::case_function handshake(missing what) {
             if (what != missing::heavy) platform::heavy_barrier();
             h.taker_went_on = h.in.load(relaxed) == 0;
         });
-        s.at_end([&] { sim::require(h.owner_went_on + h.taker_went_on <= 1, "both go on"); });
+        s.at_end([&] { explorer::require(h.owner_went_on + h.taker_went_on <= 1, "both go on"); });
     };
 }
 
@@ -158,11 +159,11 @@ TEST(Textbook, AnAsymmetricHandshakeNeedsBothItsBarriers) {
 
 // ---- message passing, by variables and by fences -------------------------------------------------------------------
 
-sim::case_function message(std::memory_order store, std::memory_order load) {
+explorer::case_function message(std::memory_order store, std::memory_order load) {
     return [=](scenario& s) {
         struct state {
             atomic<int> ready{0};
-            sim::variable<int> value{0, "the message"};
+            explorer::variable<int> value{0, "the message"};
             atomic<int> relaxed_value{0};
         };
         auto& m = s.make<state>("message");
@@ -173,8 +174,8 @@ sim::case_function message(std::memory_order store, std::memory_order load) {
         });
         s.thread("receiver", [&m, load] {
             if (m.ready.load(load) == 0) return;
-            sim::require(m.relaxed_value.load(relaxed) == 7, "an old value is found");
-            sim::require(m.value.get() == 7, "an old value");
+            explorer::require(m.relaxed_value.load(relaxed) == 7, "an old value is found");
+            explorer::require(m.value.get() == 7, "an old value");
         });
     };
 }
@@ -184,15 +185,15 @@ TEST(Textbook, AMessageNeedsReleaseAndAcquire) {
     // The hardware keeps the order of stores and of loads, the language does not.
     for (const auto& [store, load] : {std::pair{relaxed, acquire}, {release, relaxed}}) {
         EXPECT_TRUE(breaks({.model = memory::tso}, "data race on the message", message(store, load)));
-        EXPECT_FALSE(sim::explore({.model = memory::cxx}, message(store, load)).holds());
+        EXPECT_FALSE(explorer::explore({.model = memory::cxx}, message(store, load)).holds());
     }
 }
 
-sim::case_function message_by_fences(std::memory_order first, std::memory_order second) {
+explorer::case_function message_by_fences(std::memory_order first, std::memory_order second) {
     return [=](scenario& s) {
         struct state {
             atomic<int> ready{0};
-            sim::variable<int> value{0, "the message"};
+            explorer::variable<int> value{0, "the message"};
         };
         auto& m = s.make<state>("message");
         s.thread("sender", [&m, first] {
@@ -203,7 +204,7 @@ sim::case_function message_by_fences(std::memory_order first, std::memory_order 
         s.thread("receiver", [&m, second] {
             if (m.ready.load(relaxed) == 0) return;
             if (second != relaxed) fence(second);
-            sim::require(m.value.get() == 7, "an old value");
+            explorer::require(m.value.get() == 7, "an old value");
         });
     };
 }
@@ -227,7 +228,7 @@ TEST(Textbook, AThreadNeverLooksBack) {
         });
         s.thread("reader", [&x] {
             const int first = x.load(relaxed), second = x.load(relaxed);
-            sim::require(first <= second, "the second look finds an older value");
+            explorer::require(first <= second, "the second look finds an older value");
         });
     }));
 }
@@ -272,7 +273,7 @@ struct deque {
     }
 };
 
-sim::case_function chase_lev(bool fence_in_take, bool fence_in_steal) {
+explorer::case_function chase_lev(bool fence_in_take, bool fence_in_steal) {
     return [=](scenario& s) {
         auto& d = s.make<deque>("deque");
         auto& taken = s.make<std::array<int, 3>>("taken");
@@ -286,7 +287,7 @@ sim::case_function chase_lev(bool fence_in_take, bool fence_in_steal) {
         s.thread("thief", [&] {
             for (int i = 0; i < 2; ++i) ++taken[static_cast<std::size_t>(d.steal())];
         });
-        s.at_end([&] { sim::require(taken[1] == 1 && taken[2] == 1, "an item is taken twice, or lost"); });
+        s.at_end([&] { explorer::require(taken[1] == 1 && taken[2] == 1, "an item is taken twice, or lost"); });
     };
 }
 
@@ -294,12 +295,12 @@ TEST(Textbook, ADequeNeedsItsFences) {
     EXPECT_TRUE(holds({.model = memory::tso}, chase_lev(true, true)));
     EXPECT_TRUE(breaks({.model = memory::tso}, "an item is taken twice", chase_lev(false, true)));
     EXPECT_TRUE(holds({.order = order::random, .model = memory::cxx, .executions = 20'000}, chase_lev(true, true)));
-    EXPECT_FALSE(sim::explore({.order = order::random, .model = memory::cxx}, chase_lev(true, false)).holds());
+    EXPECT_FALSE(explorer::explore({.order = order::random, .model = memory::cxx}, chase_lev(true, false)).holds());
 }
 
 // ---- seqlock -------------------------------------------------------------------------------------------------------
 
-sim::case_function seqlock(bool release_fence, bool acquire_fence) {
+explorer::case_function seqlock(bool release_fence, bool acquire_fence) {
     return [=](scenario& s) {
         struct state {
             atomic<unsigned> sequence{0};
@@ -318,7 +319,7 @@ sim::case_function seqlock(bool release_fence, bool acquire_fence) {
             const int a = l.a.load(relaxed), b = l.b.load(relaxed);
             if (acquire_fence) fence(acquire);
             const unsigned after = l.sequence.load(relaxed);
-            if (before == after && before % 2 == 0) sim::require(a == b, "half a write is read");
+            if (before == after && before % 2 == 0) explorer::require(a == b, "half a write is read");
         });
     };
 }
@@ -332,11 +333,11 @@ TEST(Textbook, ASeqlockNeedsItsFencesWhereLoadsAndStoresPassEachOther) {
 
 // ---- hazard pointers -----------------------------------------------------------------------------------------------
 
-sim::case_function hazard_pointer(bool with_fence, bool looks_again) {
+explorer::case_function hazard_pointer(bool with_fence, bool looks_again) {
     return [=](scenario& s) {
         struct state {
             atomic<int> current{1}, hazard{0};
-            sim::variable<int> nodes[3]{{0, "no node"}, {1, "the first node"}, {1, "the second node"}};
+            explorer::variable<int> nodes[3]{{0, "no node"}, {1, "the first node"}, {1, "the second node"}};
         };
         auto& h = s.make<state>("hazard");
         s.thread("reader", [&h, with_fence, looks_again] {
@@ -344,7 +345,7 @@ sim::case_function hazard_pointer(bool with_fence, bool looks_again) {
             h.hazard.store(seen, relaxed);
             if (with_fence) fence(seq_cst);
             if (!looks_again || h.current.load(acquire) == seen) {
-                sim::require(h.nodes[seen].get() == 1, "a node is read that was freed");
+                explorer::require(h.nodes[seen].get() == 1, "a node is read that was freed");
             }
             h.hazard.store(0, release);
         });
@@ -359,8 +360,8 @@ sim::case_function hazard_pointer(bool with_fence, bool looks_again) {
 TEST(Textbook, AHazardPointerNeedsItsFenceAndItsSecondLook) {
     for (const memory m : {memory::tso, memory::cxx}) {
         EXPECT_TRUE(holds({.model = m}, hazard_pointer(true, true)));
-        EXPECT_FALSE(sim::explore({.model = m}, hazard_pointer(false, true)).holds());
-        EXPECT_FALSE(sim::explore({.model = m}, hazard_pointer(true, false)).holds());
+        EXPECT_FALSE(explorer::explore({.model = m}, hazard_pointer(false, true)).holds());
+        EXPECT_FALSE(explorer::explore({.model = m}, hazard_pointer(true, false)).holds());
     }
 }
 
@@ -390,10 +391,10 @@ struct futex_mutex {
     }
 };
 
-sim::case_function futex_mutex_of(mutex_fault fault, int threads) {
+explorer::case_function futex_mutex_of(mutex_fault fault, int threads) {
     return [=](scenario& s) {
         auto& m = s.make<futex_mutex>("mutex");
-        auto& count = s.make<sim::variable<int>>("count", 0, "count");
+        auto& count = s.make<explorer::variable<int>>("count", 0, "count");
         m.fault = fault;
         for (int i = 0; i < threads; ++i) {
             s.thread(std::string(1, static_cast<char>('a' + i)), [&] {
@@ -402,7 +403,7 @@ sim::case_function futex_mutex_of(mutex_fault fault, int threads) {
                 m.unlock();
             });
         }
-        s.at_end([&count, threads] { sim::require(count.get() == threads, "an increment is lost"); });
+        s.at_end([&count, threads] { explorer::require(count.get() == threads, "an increment is lost"); });
     };
 }
 
@@ -421,20 +422,20 @@ TEST(Textbook, AFutexMutexLosesNoSleeper) {
 
 TEST(Explorer, TheSameSeedDoesTheSame) {
     for (const order way : {order::random, order::pct}) {
-        const sim::options o{.order = way, .model = memory::cxx, .seed = 7, .executions = 200};
-        const sim::result a = sim::explore(o, futex_mutex_of(mutex_fault::none, 4));
-        const sim::result b = sim::explore(o, futex_mutex_of(mutex_fault::none, 4));
+        const explorer::options o{.order = way, .model = memory::cxx, .seed = 7, .executions = 200};
+        const explorer::result a = explorer::explore(o, futex_mutex_of(mutex_fault::none, 4));
+        const explorer::result b = explorer::explore(o, futex_mutex_of(mutex_fault::none, 4));
         EXPECT_EQ(a.hash, b.hash);
         EXPECT_EQ(a.steps, b.steps);
-        sim::options other = o;
+        explorer::options other = o;
         other.seed = 8;
-        EXPECT_NE(a.hash, sim::explore(other, futex_mutex_of(mutex_fault::none, 4)).hash);
+        EXPECT_NE(a.hash, explorer::explore(other, futex_mutex_of(mutex_fault::none, 4)).hash);
     }
 }
 
 // What a thread finds that is kept at one line for as long as another needs for 200 steps: what it has stored is still
 // in its buffer then, or another has stored much between two of its loads. `at`: the line.
-sim::case_function kept_at(unsigned& at, bool looks_twice) {
+explorer::case_function kept_at(unsigned& at, bool looks_twice) {
     return [&at, looks_twice](scenario& s) {
         struct state {
             atomic<int> came{0}, said{0}, ticks{0};
@@ -446,13 +447,13 @@ sim::case_function kept_at(unsigned& at, bool looks_twice) {
             const int before = k.ticks.load(relaxed);
             at = std::source_location::current().line() + 1;
             const int after = k.ticks.load(relaxed);
-            if (looks_twice) sim::require(after - before < 200, "kept between two loads");
+            if (looks_twice) explorer::require(after - before < 200, "kept between two loads");
             fence(seq_cst);
         });
         s.thread("b", [&k, looks_twice] {
             while (k.came.load(relaxed) == 0) platform::pause();
             for (int i = 1; i <= 250; ++i) k.ticks.store(i, relaxed);
-            if (!looks_twice) sim::require(k.said.load(relaxed) == 1, "kept in the buffer");
+            if (!looks_twice) explorer::require(k.said.load(relaxed) == 1, "kept in the buffer");
         });
     };
 }
@@ -461,17 +462,17 @@ TEST(Explorer, AThreadIsKeptWhereItIsTold) {
     unsigned line = 0;
     for (const bool looks_twice : {true, false}) {
         const auto build = kept_at(line, looks_twice);
-        sim::options o{.order = order::round_robin, .model = memory::tso, .executions = 400};
-        EXPECT_TRUE(sim::explore(o, build).holds());  // and `line` is known
+        explorer::options o{.order = order::round_robin, .model = memory::tso, .executions = 400};
+        EXPECT_TRUE(explorer::explore(o, build).holds());  // and `line` is known
         o.order = order::held;
         o.places = {{"textbook_test.cpp", line, line}};
-        const sim::result found = sim::explore(o, build);
+        const explorer::result found = explorer::explore(o, build);
         EXPECT_EQ(found.failure, looks_twice ? "kept between two loads" : "kept in the buffer");
-        const sim::result again = sim::replay(o, found.choices, build);
+        const explorer::result again = explorer::replay(o, found.choices, build);
         EXPECT_EQ(again.failure, found.failure);
         // Elsewhere it is not: the first line of this file is not executed.
         o.places = {{"textbook_test.cpp", 1, 1}};
-        EXPECT_TRUE(sim::explore(o, build).holds());
+        EXPECT_TRUE(explorer::explore(o, build).holds());
     }
 }
 
@@ -484,7 +485,7 @@ TEST(Explorer, AThreadThatOthersWaitForIsKeptNoLonger) {
             while (said.load(relaxed) == 0) platform::pause();
         });
     };
-    const sim::options o{
+    const explorer::options o{
         .order = order::held, .model = memory::tso, .executions = 400, .places = {{"textbook_test.cpp", 1, 10'000}}};
     EXPECT_TRUE(holds(o, build));
 }
@@ -498,10 +499,10 @@ TEST(Explorer, EquivalentOrdersAreExecutedOnce) {
             s.thread("b", [&x, same_place] { x[same_place ? 0 : 1].fetch_add(1); });
         };
     };
-    const sim::result same = sim::explore({.model = memory::sequential}, two(true));
+    const explorer::result same = explorer::explore({.model = memory::sequential}, two(true));
     EXPECT_TRUE(same.complete);
     EXPECT_EQ(same.executions - same.given_up, 2u);
-    const sim::result different = sim::explore({.model = memory::sequential}, two(false));
+    const explorer::result different = explorer::explore({.model = memory::sequential}, two(false));
     EXPECT_TRUE(different.complete);
     EXPECT_EQ(different.executions - different.given_up, 1u);
 }
@@ -510,7 +511,7 @@ TEST(Explorer, EquivalentOrdersAreExecutedOnce) {
 TEST(Explorer, TheReductionLosesNoResult) {
     const auto results = [](memory m, unsigned detours) {
         std::set<std::array<int, 4>> found;
-        const sim::result r = sim::explore({.model = m, .detours = detours}, [&found](scenario& s) {
+        const explorer::result r = explorer::explore({.model = m, .detours = detours}, [&found](scenario& s) {
             auto& x = s.make<std::array<atomic<int>, 2>>("x");
             auto& seen = s.make<std::array<int, 4>>("seen");
             s.thread("a", [&x, &seen] {
@@ -537,21 +538,21 @@ TEST(Explorer, TheReductionLosesNoResult) {
 }
 
 TEST(Explorer, RoundRobinIsOneExecution) {
-    const sim::result r = sim::explore({.order = order::round_robin}, futex_mutex_of(mutex_fault::none, 3));
+    const explorer::result r = explorer::explore({.order = order::round_robin}, futex_mutex_of(mutex_fault::none, 3));
     EXPECT_TRUE(r.holds());
     EXPECT_EQ(r.executions, 1u);
     EXPECT_TRUE(r.complete);
 }
 
 TEST(Explorer, WhatDoesNotEndIsSaid) {
-    const sim::result spins = sim::explore({}, [](scenario& s) {
+    const explorer::result spins = explorer::explore({}, [](scenario& s) {
         auto& x = s.make<atomic<int>>("x", 0);
         s.thread("a", [&x] {
             while (x.load(relaxed) == 0) platform::pause();
         });
     });
     EXPECT_EQ(spins.failure, "threads wait for ever: a spins.");
-    const sim::result runs = sim::explore({.max_steps = 200}, [](scenario& s) {
+    const explorer::result runs = explorer::explore({.max_steps = 200}, [](scenario& s) {
         auto& x = s.make<atomic<int>>("x", 0);
         s.thread("a", [&x] {
             while (x.load(relaxed) == 0) x.store(0, relaxed);
@@ -561,17 +562,17 @@ TEST(Explorer, WhatDoesNotEndIsSaid) {
 }
 
 TEST(Explorer, AStoryIsShort) {
-    const sim::result r = sim::explore({.order = order::random, .model = memory::tso}, dekker(false));
+    const explorer::result r = explorer::explore({.order = order::random, .model = memory::tso}, dekker(false));
     ASSERT_FALSE(r.holds());
-    EXPECT_LE(r.choices.size(), 4u) << sim::text_of(r.choices);
+    EXPECT_LE(r.choices.size(), 4u) << explorer::text_of(r.choices);
     EXPECT_NE(r.story.find("flags = 1 (into its buffer)"), std::string::npos) << r.story;
     EXPECT_NE(r.story.find("textbook_test.cpp:"), std::string::npos) << r.story;
 }
 
 TEST(Explorer, WordsThatAreNoChoicesAreRefused) {
     for (const char* text : {"x1", "r", "r99", "r1x", "run"})
-        EXPECT_THROW(sim::choices_in(text), std::invalid_argument) << text;
-    EXPECT_EQ(sim::text_of(sim::choices_in(" r0  f1 t2\nv3\n")), "r0 f1 t2 v3");
+        EXPECT_THROW(explorer::choices_in(text), std::invalid_argument) << text;
+    EXPECT_EQ(explorer::text_of(explorer::choices_in(" r0  f1 t2\nv3\n")), "r0 f1 t2 v3");
 }
 
 // An uncaught fault of a case in one thread leaves the values of the others' thread-local variables alone.
@@ -581,15 +582,15 @@ int* mine() {
 }
 
 TEST(Explorer, EachThreadHasItsOwnThreadLocals) {
-    sim::add_thread_variable({[]() noexcept -> void* { return mine(); }, sizeof(int)});
+    explorer::add_thread_variable({[]() noexcept -> void* { return mine(); }, sizeof(int)});
     EXPECT_TRUE(holds({}, [](scenario& s) {
         auto& x = s.make<atomic<int>>("x", 0);
         for (int i = 1; i <= 3; ++i) {
             s.thread("t" + std::to_string(i), [&x, i] {
-                sim::require(*mine() == 0, "another thread's value at first");
+                explorer::require(*mine() == 0, "another thread's value at first");
                 *mine() = i;
                 x.fetch_add(1);
-                sim::require(*mine() == i, "another thread's value");
+                explorer::require(*mine() == i, "another thread's value");
             });
         }
     }));
@@ -598,9 +599,9 @@ TEST(Explorer, EachThreadHasItsOwnThreadLocals) {
 
 TEST(Explorer, FourThreadsTenThousandTimesInAMinute) {
     const auto begin = std::chrono::steady_clock::now();
-    const sim::result r = sim::explore({.order = order::random, .executions = 10'000}, [](scenario& s) {
+    const explorer::result r = explorer::explore({.order = order::random, .executions = 10'000}, [](scenario& s) {
         auto& m = s.make<futex_mutex>("mutex");
-        auto& count = s.make<sim::variable<int>>("count", 0, "count");
+        auto& count = s.make<explorer::variable<int>>("count", 0, "count");
         for (int i = 0; i < 4; ++i) {
             s.thread("t" + std::to_string(i), [&] {
                 for (int k = 0; k < 8; ++k) {
@@ -610,7 +611,7 @@ TEST(Explorer, FourThreadsTenThousandTimesInAMinute) {
                 }
             });
         }
-        s.at_end([&count] { sim::require(count.get() == 32, "an increment is lost"); });
+        s.at_end([&count] { explorer::require(count.get() == 32, "an increment is lost"); });
     });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     EXPECT_TRUE(r.holds()) << r.failure << r.story;

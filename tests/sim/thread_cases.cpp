@@ -16,20 +16,20 @@ using namespace dunlin::sim_cases;
 void be_the_only_thread() {
     linger();
     sched::end_idle_machines(100);
-    sim::compute(5 * ms);
+    explorer::compute(5 * ms);
 }
 
-sim::case_function only_one_thread(std::function<void()> meanwhile = {}) {
-    return [=](sim::scenario& s) {
+explorer::case_function only_one_thread(std::function<void()> meanwhile = {}) {
+    return [=](explorer::scenario& s) {
         program p{.prepares_itself = true, .main = [] {
             be_the_only_thread();
             platform::atomic<int> began{0};
             wait_group g;
-            sim::prepared();
+            explorer::prepared();
             let_plain_threads_begin();
             g.go([&] { began.fetch_add(1); });
-            sim::compute(60 * ms);
-            sim::require(began.load() == 1, "nobody has come for a goroutine while a processor was idle");
+            explorer::compute(60 * ms);
+            explorer::require(began.load() == 1, "nobody has come for a goroutine while a processor was idle");
             g.wait();
         }};
         if (meanwhile) p.plain_threads = {meanwhile};
@@ -45,32 +45,32 @@ const add asked_for_more{"thread/asked_for_more", drawn(400), only_one_thread([]
 
 platform::atomic<int> began_outside{0};
 
-std::vector<sim::options> without_more_threads(std::vector<sim::options> runs) {
-    for (sim::options& o : runs) o.more_threads = false;
+std::vector<explorer::options> without_more_threads(std::vector<explorer::options> runs) {
+    for (explorer::options& o : runs) o.more_threads = false;
     return runs;
 }
 
 // The kernel gives no more threads. Processors of threads that sleep in it go to those that there are, or wait for one:
 // a thread that goes to sleep looks whether one waits.
-sim::case_function few_threads(std::int64_t lasts) {
+explorer::case_function few_threads(std::int64_t lasts) {
     return whole({.lacks_threads = true, .prepares_itself = true, .main = [=] {
         be_the_only_thread();
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         wait_group g;
         for (int i = 0; i < 3; ++i) {
             g.go([=] {
-                blocking([=] { sim::sleep_in_kernel(lasts); });
-                sim::compute(30 * us);
-                blocking([=] { sim::sleep_in_kernel(lasts); });
+                blocking([=] { explorer::sleep_in_kernel(lasts); });
+                explorer::compute(30 * us);
+                blocking([=] { explorer::sleep_in_kernel(lasts); });
             });
         }
-        sim::compute(50 * us);
+        explorer::compute(50 * us);
         g.wait();
     }, .plain_threads = {[] {
         for (int i = 0; i < 3; ++i) {
-            go([] { sim::compute(10 * us); });
-            sim::compute(100 * us);
+            go([] { explorer::compute(10 * us); });
+            explorer::compute(100 * us);
         }
     }}});
 }
@@ -81,14 +81,14 @@ const add no_more_long{"thread/no_more_long", without_more_threads(drawn(200)), 
 // not sleep there wait for a processor, each for its own goroutine.
 const add no_more_wired{"thread/no_more_wired", without_more_threads(drawn(200)), whole({.max_procs = 1,
     .lacks_threads = true, .prepares_itself = true, .main = [] {
-        sim::prepared();
+        explorer::prepared();
         chan<int> c(100);
         wait_group g;
-        g.go([] { sim::sleep_in_kernel(100 * ms); });
+        g.go([] { explorer::sleep_in_kernel(100 * ms); });
         for (int i = 0; i < 6; ++i) {
             g.go([c] {
                 for (int k = 0; k < 3; ++k) {
-                    sim::sleep_in_kernel(300 * us);
+                    explorer::sleep_in_kernel(300 * us);
                     c.try_send(1);
                 }
             });
@@ -101,12 +101,12 @@ const add no_more_wired{"thread/no_more_wired", without_more_threads(drawn(200))
 const add no_more_ahead{"thread/no_more_ahead", without_more_threads(punctually(400)), whole({.max_procs = 2,
     .lacks_threads = true, .prepares_itself = true, .main = [] {
         be_the_only_thread();
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         wait_group g;
         g.go([] {});
-        for (int i = 0; i < 40 && !sched::machine_is_missing(); ++i) sim::compute(ms);
-        sim::require(sched::machine_is_missing(), "no thread could be had, and none is tried again");
+        for (int i = 0; i < 40 && !sched::in_pause_after_failure(); ++i) explorer::compute(ms);
+        explorer::require(sched::in_pause_after_failure(), "no thread could be had, and none is tried again");
         g.wait();
     }, .plain_threads = {[] { sched::make_machines_ahead(8); }}})};
 
@@ -116,19 +116,20 @@ const add on_time{"thread/no_more_on_time", without_more_threads(punctually(400)
     whole({.lacks_threads = true, .prepares_itself = true, .main = [] {
     linger();
     sched::end_idle_machines(static_cast<unsigned>(sched::the_scheduler.idle_machine_count) - 1);
-    sim::compute(5 * ms);
+    explorer::compute(5 * ms);
     platform::atomic<int> began{0};
     began_outside.store(0);
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     let_plain_threads_begin();
     g.go([&] { began.fetch_add(1); });
-    sim::compute(300 * us);
-    sim::require(began_outside.load() == 8, "a goroutine waits for the monitor while a thread and a processor are idle");
+    explorer::compute(300 * us);
+    explorer::require(began_outside.load() == 8,
+        "a goroutine waits for the monitor while a thread and a processor are idle");
     g.wait();
 }, .plain_threads = {[] {
     for (int i = 0; i < 8; ++i) {
-        sim::compute(us + 300 * i);
+        explorer::compute(us + 300 * i);
         go([] { began_outside.fetch_add(1); });
     }
 }}})};

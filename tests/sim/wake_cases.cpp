@@ -18,13 +18,13 @@ struct tally {
 };
 
 // What was started comes to run although the one that has started it goes on.
-sim::case_function spread(bool monitor_sleeps, bool has_threads) {
+explorer::case_function spread(bool monitor_sleeps, bool has_threads) {
     return whole({.has_threads = has_threads, .monitor_sleeps = monitor_sleeps, .main = [] {
         platform::atomic<int> began{0};
         wait_group g;
         g.go([&] { began.fetch_add(1); });
-        sim::compute(60 * ms);
-        sim::require(began.load() == 1, "nobody has come for a goroutine while a processor was idle");
+        explorer::compute(60 * ms);
+        explorer::require(began.load() == 1, "nobody has come for a goroutine while a processor was idle");
         g.wait();
     }});
 }
@@ -36,27 +36,27 @@ const add submits{"wake/submit_and_retire", drawn(1'000), whole({.prepares_itsel
     linger();
     platform::atomic<int> began{0};
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     for (int i = 0; i < 4; ++i) {
         g.go([&] { began.fetch_add(1); });
-        sim::compute(i * us);
+        explorer::compute(i * us);
     }
-    sim::compute(60 * ms);
-    sim::require(began.load() == 4, "nobody has come for a goroutine while a processor was idle");
+    explorer::compute(60 * ms);
+    explorer::require(began.load() == 4, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
 
 // Two that start others and yield, and machines that retire between them.
 const add retirers{"wake/retire_and_start", drawn(600), whole({.prepares_itself = true, .main = [] {
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     for (int k = 0; k < 2; ++k) {
         g.go([&g] {
             own_value own;
             for (int i = 0; i < 3; ++i) {
                 own.touch();
-                g.go([] { sim::compute(us); });
-                sim::compute(2 * us);
+                g.go([] { explorer::compute(us); });
+                explorer::compute(2 * us);
                 own.touch();
                 yield();
             }
@@ -73,12 +73,12 @@ const add three{"wake/three_processors", drawn(500), whole({.max_procs = 3, .pre
     linger();
     platform::atomic<int> began{0};
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     for (int i = 0; i < 5; ++i) {
         g.go([&] { began.fetch_add(1); });
     }
-    sim::compute(60 * ms);
-    sim::require(began.load() == 5, "nobody has come for a goroutine while a processor was idle");
+    explorer::compute(60 * ms);
+    explorer::require(began.load() == 5, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
 
@@ -87,15 +87,15 @@ const add busy{"wake/three_busy", drawn(500), whole({.max_procs = 3, .prepares_i
     linger();
     platform::atomic<int> began{0};
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     for (int i = 0; i < 2; ++i) {
         g.go([&] {
             began.fetch_add(1);
-            sim::compute(60 * ms);
+            explorer::compute(60 * ms);
         });
     }
-    sim::compute(60 * ms);
-    sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
+    explorer::compute(60 * ms);
+    explorer::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
 
@@ -105,15 +105,15 @@ void starts_beside_a_retirer() {
     linger();
     platform::atomic<int> began{0};
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     g.go([&] {
         began.fetch_add(1);
-        if (computes_us != 0) sim::compute(computes_us * us);
+        if (computes_us != 0) explorer::compute(computes_us * us);
     });
     while (began.load() == 0) platform::pause();
     g.go([&] { began.fetch_add(1); });
-    sim::compute(60 * ms);
-    sim::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
+    explorer::compute(60 * ms);
+    explorer::require(began.load() == 2, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }
 const add last_moment{"wake/last_moment", drawn(1'000),
@@ -131,7 +131,7 @@ const add joins{"wake/joins_another", punctually(800), whole({.max_procs = 3, .p
     const auto start = [&] {
         g.go([&] { began.fetch_add(1); });
     };
-    sim::prepared();
+    explorer::prepared();
     start();
     start();
     while (began.load() != 2) platform::pause();
@@ -141,42 +141,43 @@ const add joins{"wake/joins_another", punctually(800), whole({.max_procs = 3, .p
         platform::pause();
     }
     start();
-    sim::compute(60 * ms);
-    sim::require(began.load() == 3, "nobody has come for a goroutine while a processor was idle");
+    explorer::compute(60 * ms);
+    explorer::require(began.load() == 3, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
 
 // Two goroutines are started while a machine is about to retire, which counts as searching: it comes back for one, and
 // has another machine come for the other.
-const add two_for_one{"wake/two_as_one_retires", punctually(400), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+const add two_for_one{"wake/two_as_one_retires", punctually(400),
+    whole({.max_procs = 3, .prepares_itself = true, .main = [] {
     linger();
     platform::atomic<int> began{0};
     wait_group g;
-    sim::prepared();
+    explorer::prepared();
     g.go([&] { began.fetch_add(1); });
     while (began.load() == 0) platform::pause();
     for (int i = 0; i < 2; ++i) {
         g.go([&] {
             began.fetch_add(1);
-            sim::compute(60 * ms);
+            explorer::compute(60 * ms);
         });
     }
-    sim::compute(50 * ms);
-    sim::require(began.load() == 3, "nobody has come for a goroutine while a processor was idle");
+    explorer::compute(50 * ms);
+    explorer::require(began.load() == 3, "nobody has come for a goroutine while a processor was idle");
     g.wait();
 }})};
 
 // A waker finds that the processor is gone, just before that is given back by a thread that cannot search itself, as
 // the monitor does it (hand_on() in sched/monitor/retake.cpp), and that relies on the waker if it counts as
 // searching.
-const add none_left{"wake/none_is_left", drawn(800), [](sim::scenario& s) {
+const add none_left{"wake/none_is_left", drawn(800), [](explorer::scenario& s) {
     auto& t = s.make<tally>("tally");
     whole({.prepares_itself = true, .main = [&t] {
         linger();
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
-        sim::compute(60 * ms);
-        sim::require(t.done.load() == 1, "nobody has come for a goroutine while a processor was idle");
+        explorer::compute(60 * ms);
+        explorer::require(t.done.load() == 1, "nobody has come for a goroutine while a processor was idle");
     }, .plain_threads = {[&t] {
         go([&t] { t.note(); });
     }, [] {
@@ -186,7 +187,7 @@ const add none_left{"wake/none_is_left", drawn(800), [](sim::scenario& s) {
         sched::processor* const p = sched::take_idle_processor();
         all.lock.unlock();
         if (p == nullptr) return;
-        sim::compute(us);
+        explorer::compute(us);
         all.lock.lock();
         sched::put_idle_processor(p, false);
         all.lock.unlock();
@@ -196,15 +197,15 @@ const add none_left{"wake/none_is_left", drawn(800), [](sim::scenario& s) {
 }};
 
 // A plain thread starts goroutines, and wakes one, while the machines come and go.
-const add outside{"wake/from_outside", drawn(600), [](sim::scenario& s) {
+const add outside{"wake/from_outside", drawn(600), [](explorer::scenario& s) {
     auto& c = s.make<chan<int>>("channel", 1);
     auto& t = s.make<tally>("tally");
     whole({.prepares_itself = true, .main = [&c, &t] {
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         int sum = 0;
         for (int i = 0; i < 4; ++i) sum += c.recv().value_or(100);
-        sim::require(sum == 4 && t.done.load() == 2, "a value is lost or doubled");
+        explorer::require(sum == 4 && t.done.load() == 2, "a value is lost or doubled");
     }, .plain_threads = {[&c, &t] {
         for (int i = 0; i < 2; ++i) {
             go([&c, &t] {
@@ -217,7 +218,7 @@ const add outside{"wake/from_outside", drawn(600), [](sim::scenario& s) {
 }};
 
 // Sleepers of different lengths: each is woken about when it wants to be.
-sim::case_function sleepers(bool monitor_sleeps) {
+explorer::case_function sleepers(bool monitor_sleeps) {
     return whole({.monitor_sleeps = monitor_sleeps, .main = [] {
         wait_group g;
         const auto sleep = [](std::int64_t ns) {
@@ -226,12 +227,12 @@ sim::case_function sleepers(bool monitor_sleeps) {
             const std::int64_t until = platform::now_ns() + ns;
             sleep_for(std::chrono::nanoseconds(ns));
             own.touch();
-            sim::require(platform::now_ns() >= until, "a sleep ends early");
-            sim::require(platform::now_ns() < until + 200 * ms, "a sleep ends late");
+            explorer::require(platform::now_ns() >= until, "a sleep ends early");
+            explorer::require(platform::now_ns() < until + 200 * ms, "a sleep ends late");
         };
         g.go([&] { sleep(3'000 * ms); });
         g.go([&] {
-            sim::compute(us);
+            explorer::compute(us);
             sleep(20 * us);
             sleep(500 * ms);
         });
@@ -243,21 +244,21 @@ const add timers{"wake/timers", drawn(300), sleepers(false)};
 const add timers_without_monitor{"wake/timers_monitor_sleeps", drawn(300), sleepers(true)};
 
 // A plain thread arms a timer, earlier than the one that a machine sleeps for, or is about to.
-sim::case_function timer_from_outside(bool all_asleep) {
-    return [=](sim::scenario& s) {
+explorer::case_function timer_from_outside(bool all_asleep) {
+    return [=](explorer::scenario& s) {
         auto& done = s.make<chan<int>>("channel", 1);
         whole({.prepares_itself = true, .main = [&done, all_asleep] {
             go([] { sleep_for(std::chrono::hours(1)); });
             sleep_for(std::chrono::microseconds(10));
-            if (!all_asleep) sim::prepared();
+            if (!all_asleep) explorer::prepared();
             let_plain_threads_begin();
             const std::int64_t begin = platform::now_ns();
-            sim::require(done.recv() == 1, "the wrong value");
-            sim::require(platform::now_ns() < begin + 900 * ms, "what a plain thread has asked for comes late");
+            explorer::require(done.recv() == 1, "the wrong value");
+            explorer::require(platform::now_ns() < begin + 900 * ms, "what a plain thread has asked for comes late");
         }, .plain_threads = {[&done, all_asleep] {
             if (all_asleep) {
-                sim::sleep_in_kernel(400 * ms);
-                sim::prepared();
+                explorer::sleep_in_kernel(400 * ms);
+                explorer::prepared();
             }
             after_func(std::chrono::microseconds(50), [&done] { done.send(1); });
         }}})(s);
@@ -271,11 +272,11 @@ const add timer_earlier{"wake/timer_earlier", drawn(700), whole({.prepares_itsel
     linger();
     wait_group g;
     g.go([] { sleep_for(std::chrono::milliseconds(1500)); });
-    sim::prepared();
+    explorer::prepared();
     yield();
     const std::int64_t begin = platform::now_ns();
     sleep_for(std::chrono::microseconds(40));
-    sim::require(platform::now_ns() < begin + 200 * ms, "a sleep ends late");
+    explorer::require(platform::now_ns() < begin + 200 * ms, "a sleep ends late");
     g.wait();
 }})};
 

@@ -58,7 +58,7 @@ void make_threads(unsigned max_procs) {
     dunlin::run({.max_procs = max_procs}, [] {
         task_group g;
         for (int i = 0; i < 3; ++i) {
-            g.go([] { sim::compute(20 * us); });
+            g.go([] { explorer::compute(20 * us); });
         }
         g.wait();
     });
@@ -66,24 +66,24 @@ void make_threads(unsigned max_procs) {
 
 }  // namespace
 
-std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps) {
-    std::vector<sim::options> runs;
-    const auto add = [&](sim::order o, sim::memory m, std::size_t so_many) {
+std::vector<explorer::options> drawn(std::size_t executions, std::size_t max_steps) {
+    std::vector<explorer::options> runs;
+    const auto add = [&](explorer::order o, explorer::memory m, std::size_t so_many) {
         runs.push_back(
             {.order = o, .model = m, .executions = so_many, .depth = 3, .max_steps = max_steps, .whole = true});
     };
-    add(sim::order::delayed, sim::memory::tso, executions);
-    add(sim::order::pct, sim::memory::tso, executions);
-    add(sim::order::random, sim::memory::tso, executions / 2);
-    add(sim::order::delayed, sim::memory::sequential, executions / 2);
-    add(sim::order::pct, sim::memory::sequential, executions / 2);
-    add(sim::order::delayed, sim::memory::cxx, executions / 2);
+    add(explorer::order::delayed, explorer::memory::tso, executions);
+    add(explorer::order::pct, explorer::memory::tso, executions);
+    add(explorer::order::random, explorer::memory::tso, executions / 2);
+    add(explorer::order::delayed, explorer::memory::sequential, executions / 2);
+    add(explorer::order::pct, explorer::memory::sequential, executions / 2);
+    add(explorer::order::delayed, explorer::memory::cxx, executions / 2);
     return runs;
 }
 
-std::vector<sim::options> punctually(std::size_t executions) {
-    std::vector<sim::options> runs = drawn(executions);
-    for (sim::options& o : runs) o.punctual = true;
+std::vector<explorer::options> punctually(std::size_t executions) {
+    std::vector<explorer::options> runs = drawn(executions);
+    for (explorer::options& o : runs) o.punctual = true;
     return runs;
 }
 
@@ -95,19 +95,19 @@ void let_plain_threads_begin() {
 void linger() {
     wait_group g;
     g.go([] {});
-    sim::compute(60 * ms);
+    explorer::compute(60 * ms);
     g.wait();
 }
 
-sim::case_function whole(program p) {
-    return [p](sim::scenario& s) {
+explorer::case_function whole(program p) {
+    return [p](explorer::scenario& s) {
         s.thread("run", [p] {
             sched::start_runtime();
-            sched::hooks.deadlock = []() noexcept { sim::require(false, "a deadlock is reported"); };
+            sched::hooks.deadlock = []() noexcept { explorer::require(false, "a deadlock is reported"); };
             if (p.has_threads) make_threads(p.max_procs);
-            if (p.monitor_sleeps) sim::sleep_in_kernel(400 * ms);
+            if (p.monitor_sleeps) explorer::sleep_in_kernel(400 * ms);
             if (!p.prepares_itself) {
-                sim::prepared();
+                explorer::prepared();
                 let_plain_threads_begin();
             }
             dunlin::run({.max_procs = p.max_procs, .at_end = p.at_end}, p.main);

@@ -19,14 +19,14 @@ struct program {
     bool has_threads = true;          // an earlier run() has made some
     bool monitor_sleeps = false;      // nothing has been done for a while
     bool lacks_threads = false;       // a processor may be idle because there is no thread for it
-    bool prepares_itself = false;     // main calls sim::prepared(), and lets the plain threads begin
+    bool prepares_itself = false;     // main calls explorer::prepared(), and lets the plain threads begin
     leftovers at_end = leftovers::stop;
     std::function<void()> main;
     std::vector<std::function<void()>> plain_threads = {};  // begin when main may
     std::function<void()> afterwards = {};                  // on the thread that has called run()
 };
 
-sim::case_function whole(program p);
+explorer::case_function whole(program p);
 
 void let_plain_threads_begin();
 // The goroutine is one that goes on after it has started others, and the monitor is not attentive to it
@@ -54,13 +54,13 @@ public:
     int touched() const { return n_.get(); }
 
 private:
-    sim::variable<int> n_{0, "what a goroutine has on its stack"};
+    explorer::variable<int> n_{0, "what a goroutine has on its stack"};
 };
 
 // Drawn orders, so many of each, under all memories.
-std::vector<sim::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
+std::vector<explorer::options> drawn(std::size_t executions, std::size_t max_steps = 100'000);
 // The same where no thread is kept from its CPU for long: what the runtime does on time is on time, and what only the
 // monitor's next round puts right is late.
-std::vector<sim::options> punctually(std::size_t executions);
+std::vector<explorer::options> punctually(std::size_t executions);
 
 }  // namespace dunlin::sim_cases

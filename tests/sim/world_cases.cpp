@@ -16,14 +16,14 @@ using sched::the_scheduler;
 
 void let_the_world_stand(std::int64_t ns) {
     sched::stop_world();
-    if (ns != 0) sim::sleep_in_kernel(ns);
+    if (ns != 0) explorer::sleep_in_kernel(ns);
     sched::start_world();
 }
 
 // Goroutines that yield while it stops: each is queued before it has left, and another machine may have looked at
 // `stopping` just before.
 const add yields{"world/yields_while_it_stops", drawn(600), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     let_plain_threads_begin();
     wait_group g;
     for (int k = 0; k < 4; ++k) {
@@ -33,7 +33,7 @@ const add yields{"world/yields_while_it_stops", drawn(600), whole({.prepares_its
                 own.touch();
                 yield();
             }
-            sim::require(own.touched() == 5, "what a goroutine had on its stack is lost");
+            explorer::require(own.touched() == 5, "what a goroutine had on its stack is lost");
         });
     }
     g.wait();
@@ -41,7 +41,7 @@ const add yields{"world/yields_while_it_stops", drawn(600), whole({.prepares_its
 
 // Goroutines that come to the runtime while it stands, and wait for it to go on.
 const add comes{"world/comes_while_it_stands", drawn(300), whole({.prepares_itself = true, .main = [] {
-    sim::prepared();
+    explorer::prepared();
     let_plain_threads_begin();
     wait_group g;
     for (int k = 0; k < 2; ++k) {
@@ -49,7 +49,7 @@ const add comes{"world/comes_while_it_stands", drawn(300), whole({.prepares_itse
             own_value own;
             for (int i = 0; i < 3; ++i) {
                 own.touch();
-                sim::compute(30 * us);
+                explorer::compute(30 * us);
                 yield();
             }
         });
@@ -61,14 +61,14 @@ const add comes{"world/comes_while_it_stands", drawn(300), whole({.prepares_itse
 
 // A goroutine that calls the runtime again and again does not keep it from stopping: at its next call it waits where
 // its processor can be taken.
-std::vector<sim::options> fairly(std::vector<sim::options> runs) {
-    std::erase_if(runs, [](const sim::options& o) { return o.order == sim::order::pct; });
+std::vector<explorer::options> fairly(std::vector<explorer::options> runs) {
+    std::erase_if(runs, [](const explorer::options& o) { return o.order == explorer::order::pct; });
     return runs;
 }
-const add calls{"world/calls_while_it_stops", fairly(punctually(60)), [](sim::scenario& s) {
+const add calls{"world/calls_while_it_stops", fairly(punctually(60)), [](explorer::scenario& s) {
     auto& stopped = s.make<platform::atomic<bool>>("stopped", false);
     whole({.prepares_itself = true, .main = [&stopped] {
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         chan<int> c(1'000);
         for (int i = 0; i < 400 && !stopped.load(); ++i) c.try_send(1);
@@ -78,49 +78,50 @@ const add calls{"world/calls_while_it_stops", fairly(punctually(60)), [](sim::sc
         const std::int64_t took = platform::now_ns() - begin;
         sched::start_world();
         stopped.store(true);
-        sim::require(took < 2 * ms, "the world does not stop while a goroutine calls the runtime");
+        explorer::require(took < 2 * ms, "the world does not stop while a goroutine calls the runtime");
     }}})(s);
 }};
 
 // A timer becomes due while it stands: the machine that has slept for it finds no processor, and sleeps elsewhere.
-const add timers{"world/timer_while_it_stands", punctually(200), [](sim::scenario& s) {
+const add timers{"world/timer_while_it_stands", punctually(200), [](explorer::scenario& s) {
     auto& began = s.make<platform::atomic<std::int64_t>>("when the world has gone on", 0);
     whole({.prepares_itself = true, .main = [&began] {
-        sim::prepared();
+        explorer::prepared();
         let_plain_threads_begin();
         const clock::time_point due = clock::now() + std::chrono::microseconds(500);
         sleep_until(due);  // it may stand already when this is called
         const std::int64_t since = in_memory(began), now = platform::now_ns();
         const std::int64_t could_run = std::max<std::int64_t>(since, due.time_since_epoch().count());
-        sim::require(since == 0 || now < could_run + 400 * us, "a sleeper is late although the world goes on");
+        explorer::require(since == 0 || now < could_run + 400 * us, "a sleeper is late although the world goes on");
     }, .plain_threads = {[&began] {
         sched::stop_world();
-        sim::sleep_in_kernel(1'200 * us);
+        explorer::sleep_in_kernel(1'200 * us);
         began.store(platform::now_ns());
         sched::start_world();
     }}})(s);
 }};
 
 // One processor is left, while others are idle: no two goroutines run at once from then on.
-const add idle_ones{"world/idle_processors_go", punctually(200), whole({.max_procs = 3, .prepares_itself = true, .main = [] {
-    sim::prepared();
+const add idle_ones{"world/idle_processors_go", punctually(200),
+    whole({.max_procs = 3, .prepares_itself = true, .main = [] {
+    explorer::prepared();
     runtime::set_max_procs(1);
     platform::atomic<int> at_once{1};  // this one
     wait_group g;
     for (int k = 0; k < 2; ++k) {
         g.go([&] {
-            sim::require(at_once.fetch_add(1) == 0, "two goroutines run at once on one processor");
-            sim::compute(30 * us);
+            explorer::require(at_once.fetch_add(1) == 0, "two goroutines run at once on one processor");
+            explorer::compute(30 * us);
             at_once.fetch_sub(1);
         });
     }
-    sim::compute(150 * us);
-    sim::require(at_once.fetch_sub(1) == 1, "two goroutines run at once on one processor");
+    explorer::compute(150 * us);
+    explorer::require(at_once.fetch_sub(1) == 1, "two goroutines run at once on one processor");
     g.wait();
 }})};
 
 // One less, and a goroutine computes on it while another is idle: it goes on with that.
-const add busy_one{"world/busy_processor_goes", punctually(200), [](sim::scenario& s) {
+const add busy_one{"world/busy_processor_goes", punctually(200), [](explorer::scenario& s) {
     auto& done = s.make<chan<int>>("channel", 1);
     whole({.prepares_itself = true, .main = [&done] {
         linger();
@@ -128,16 +129,16 @@ const add busy_one{"world/busy_processor_goes", punctually(200), [](sim::scenari
         wait_group g;
         g.go([&began] {
             began.store(true);
-            sim::compute(60 * ms);
+            explorer::compute(60 * ms);
         });
-        while (!began.load()) sim::compute(10 * us);
+        while (!began.load()) explorer::compute(10 * us);
         let_plain_threads_begin();
         done.recv();
         g.wait();
     }, .plain_threads = {[&done] {
-        sim::prepared();
+        explorer::prepared();
         runtime::set_max_procs(1);
-        sim::require(sched::idle_count(in_memory(the_scheduler.idle_and_spinning)) == 0,
+        explorer::require(sched::idle_count(in_memory(the_scheduler.idle_and_spinning)) == 0,
             "a goroutine computes without a processor, and one is idle");
         done.send(1);
     }}})(s);
@@ -154,20 +155,20 @@ const add timer_of_one{"world/timer_of_one_that_goes", punctually(200), whole({.
         woken.store(true);
     });
     const std::int64_t begin = platform::now_ns();
-    while (!asleep.load()) sim::compute(10 * us);
-    sim::prepared();
+    while (!asleep.load()) explorer::compute(10 * us);
+    explorer::prepared();
     runtime::set_max_procs(1);
     g.go([&] {
         while (!woken.load() && platform::now_ns() < begin + 100 * ms) {
-            sim::compute(100 * us);
+            explorer::compute(100 * us);
             yield();
         }
     });
     while (!woken.load() && platform::now_ns() < begin + 100 * ms) {
-        sim::compute(100 * us);
+        explorer::compute(100 * us);
         yield();
     }
-    sim::require(woken.load(), "a sleeper of a processor that is gone is forgotten");
+    explorer::require(woken.load(), "a sleeper of a processor that is gone is forgotten");
     g.wait();
 }})};
 

@@ -59,7 +59,7 @@ class Layers(unittest.TestCase):
                     f"(tools/layers.txt:{LINE_OF['chan']})")
 
     def test_runtime_cpp_may_include_everything(self):
-        self.expect({"src/runtime.cpp": '#include "sim/x.h"\n#include <dunlin/dunlin.hpp>\n', "src/sim/x.h": ""})
+        self.expect({"src/runtime.cpp": '#include "explorer/x.h"\n#include <dunlin/dunlin.hpp>\n', "src/explorer/x.h": ""})
 
     def test_no_other_file_includes_everything(self):
         self.expect({"src/chan/x.cpp": "#include <dunlin/dunlin.hpp>\n"},
@@ -107,7 +107,7 @@ class Layers(unittest.TestCase):
     def test_the_tower_in_the_architecture_page_is_that_of_the_rules(self):
         rules = [line.split("#")[0].replace(":", "").split() for line in RULES.splitlines()]
         expected = [name for names in reversed(rules) if names for name in (names[:1] + names[:0:-1] if "sched" in names else names)]
-        expected.remove("sim")  # compiled in the simulation build only
+        expected.remove("explorer")  # compiled in the simulation build only
         with open(os.path.join(ROOT, "ARCHITECTURE.md"), encoding="utf-8") as page:
             tower = page.read().split("### 2. The tower")[1].split("```")[1]
         drawn = []

@@ -36,6 +36,23 @@ class Pairings(unittest.TestCase):
         self.assertEqual(check({"src/a.cpp": self.SIDES % "relaxed"}),
                          (1, ["src/a.cpp:2: 'pairs with the acquire in take()': no acquire is there"]))
 
+    def test_each_of_several_functions_must_be_the_other_side(self):
+        both = self.SIDES.replace("take():", "other() and take():")
+        self.assertEqual(check({"src/a.cpp": both % "acquire"}), (0, []))
+        self.assertEqual(check({"src/a.cpp": both % "relaxed"}),
+                         (1, ["src/a.cpp:2: 'pairs with the acquire in other() and take()': no acquire is there"]))
+
+    def test_the_other_side_is_on_the_same_variable(self):
+        fault = "src/a.cpp:2: 'pairs with the acquire in take()': no acquire there is of word"
+        taker = self.SIDES % "acquire"
+        self.assertEqual(check({"src/a.cpp": taker.replace("while (word.load", "while (m->other.load")}), (1, [fault]))
+        relaxed = taker.replace("while (word.load(", "word.load(std::memory_order_relaxed); while (m->other.load(")
+        self.assertEqual(check({"src/a.cpp": relaxed}), (1, [fault]))
+        named = taker.replace("take():", "take() of `other`:").replace("while (word.load", "while (m->other.load")
+        self.assertEqual(check({"src/a.cpp": named}), (0, []))
+        alias = taker.replace("{ while (word.load", "{ auto& w = word; while (w.load")
+        self.assertEqual(check({"src/a.cpp": alias}), (0, []))
+
     def test_a_step_of_a_protocol_is_looked_up_by_its_mark(self):
         head = "// The protocol\n//   T1  store\n//   L1: load\n"
         give = "void give() { word.store(1, release); }  // T1, pairs with the acquire of L1\n"
@@ -120,13 +137,32 @@ class Named(unittest.TestCase):
         self.expect({"src/h.h": head, "src/a.cpp": '#include "h.h"\n// R7 and W1\n', "src/b.cpp": "// R1\n"},
                     no_step("src/a.cpp:2", "R7"), no_step("src/a.cpp:2", "W1"), no_step("src/b.cpp:1", "R1"))
 
+    def test_a_step_that_is_named_with_its_file_is_defined_there(self):
+        heads = {"src/h.h": "#pragma once\n//   R1  look\n//   R2  take\n", "src/k.h": "#pragma once\n//   S1  publish\n"}
+        code = '#include "h.h"\n#include "k.h"\n'
+        self.expect({**heads, "src/a.cpp": code + "// R1 and R2 of h.h, (k.h, S1)\n"})
+        self.expect({**heads, "src/a.cpp": code + "// (h.h, S1)\n", "src/b.cpp": code + "// R1 to R2 of\n// k.h\n"},
+                    "src/a.cpp:3: 'h.h, S1' in a comment: that file defines no step S1",
+                    "src/b.cpp:3: 'R1 to R2 of k.h' in a comment: that file defines no step R1",
+                    "src/b.cpp:3: 'R1 to R2 of k.h' in a comment: that file defines no step R2")
+
 
 class Atomics(unittest.TestCase):
     def test_the_runtime_uses_its_own(self):
         fault = "platform::atomic, of <dunlin/detail/atomic.hpp>"
         code = "#include <atomic>\nstd::atomic<int> a;  // std::atomic<int>\nvoid f() { std::atomic_signal_fence(std::memory_order_seq_cst); }\n"
-        self.assertEqual(check({"src/a.cpp": code, "tests/a.cpp": code, "src/sim/a.cpp": code}),
+        self.assertEqual(check({"src/a.cpp": code, "tests/a.cpp": code, "src/explorer/a.cpp": code}),
                          (1, [f"src/a.cpp:1: #include <atomic>: {fault}", f"src/a.cpp:2: std::atomic: {fault}"]))
+
+
+class Clocks(unittest.TestCase):
+    def test_waits_in_the_kernel_are_by_its_clock(self):
+        fault = "now_ns(): a wait in the kernel is by real_now_ns()"
+        wait = "void f() {\n    futex_wait_until(word, 0,\n        platform::now_ns() + 5);\n}\n"
+        other = "std::int64_t g() { return platform::now_ns(); }\n"
+        right = "void h() { futex_wait_until(word, 0, real_now_ns()); s->now_ns(); }\n"
+        self.assertEqual(check({"src/a.cpp": wait + other + right, "src/platform/b.cpp": other + right, "tests/c.cpp": wait}),
+                         (1, [f"src/a.cpp:3: {fault}", f"src/platform/b.cpp:1: {fault}"]))
 
 
 CONFIG = "#pragma once\n#define DUNLIN_VERSION_MAJOR 1\n#define DUNLIN_VERSION_MINOR 2\n#define DUNLIN_ABI_NAME \"v1_2\"\n"

@@ -19,8 +19,9 @@ void wake_monitor() noexcept {
     platform::futex_wake(monitor_asleep);
 }
 
-// Release pairs with the acquire in one_round(): the monitor sees `urgent` in this
-// round, or it finds the word changed when it wants to sleep, and does not sleep.
+// The fetch_add in hurry_monitor() pairs with the acquire of `call_word` in one_round(): a round that reads the new
+// word sees `urgent`; a round that has read the old one finds it changed when it wants to sleep, and does not sleep.
+// The store's own release pairs with nothing: all loads of `urgent` are relaxed.
 void call_monitor() noexcept {
     the_scheduler.urgent.store(true, std::memory_order_release);
     hurry_monitor();
@@ -32,13 +33,15 @@ void hurry_monitor() noexcept {
     if (monitor_bell.in_poller.load(std::memory_order_seq_cst)) the_scheduler.events->interrupt();
 }
 
+// The store and the load of monitor_asleep that follows it are seq_cst; so are, in sleep_until_busy(), the store
+// monitor_asleep = 1 and the load of the flag that follows it. So the monitor sees the flag before it sleeps, or it is
+// woken.
 void call_monitor_for_lost() noexcept {
     monitor_bell.lost_late.store(true, std::memory_order_seq_cst);
     wake_monitor_if_asleep();
 }
 
-// As in call_monitor_for_lost(): the monitor sees the flag before it sleeps, or is woken. While it is awake it looks in
-// its next round, 10 ms later at most.
+// The same with this flag. While the monitor is awake it looks in its next round, 10 ms later at most.
 void call_monitor_to_dump() noexcept {
     monitor_bell.dump_called_for.store(true, std::memory_order_seq_cst);
     wake_monitor_if_asleep();
@@ -62,13 +65,13 @@ void ask(wish::bits w) noexcept {
 void want_spare_machine() noexcept {
     maker_words& k = maker_bell;
     const std::int64_t not_before = k.not_before_ns.load(std::memory_order_relaxed);
-    if (DUNLIN_UNLIKELY(not_before != 0) && platform::now_ns() < not_before) return;
+    if (DUNLIN_UNLIKELY(not_before != 0) && platform::real_now_ns() < not_before) return;
     ask(wish::a_thread);
 }
 
 void want_lost_forgotten() noexcept { ask(wish::lost_forgotten); }
 
-void want_owner_let_go() noexcept { ask(wish::owner_let_go); }
+void want_lock_holder_let_go() noexcept { ask(wish::lock_holder_let_go); }
 
 void want_coming_watched() noexcept { ask(wish::coming_watched); }
 
@@ -77,9 +80,9 @@ void want_printed(void (*print)()) noexcept {
     ask(wish::printed);
 }
 
-bool threads_are_lacking() noexcept { return maker_bell.failed.load(std::memory_order_relaxed); }
+bool last_thread_failed() noexcept { return maker_bell.failed.load(std::memory_order_relaxed); }
 
-bool machine_is_missing() noexcept { return maker_bell.not_before_ns.load(std::memory_order_seq_cst) != 0; }
+bool in_pause_after_failure() noexcept { return maker_bell.not_before_ns.load(std::memory_order_seq_cst) != 0; }
 
 bool spare_is_overdue(std::int64_t now_ns) noexcept {
     maker_words& k = maker_bell;

@@ -19,6 +19,7 @@ struct monitor_words {
     platform::atomic<std::uint32_t> call_word{0};    // raised by call_monitor(): the monitor sleeps on it between two
                                                      // rounds
     platform::atomic<bool> in_poller{false};         // the monitor sleeps in the poller instead
+    platform::atomic<std::uint32_t> looks{0};        // raised as a round's looks begin, and as they end: odd meanwhile
     platform::atomic<bool> lost_late{false};         // set by a goroutine's thread when its state is "frozen"
     platform::atomic<bool> dump_called_for{false};   // set by a signal handler
 };
@@ -30,9 +31,10 @@ inline constexpr std::int64_t monitor_sleeps_at_most_ns = 10'000'000;
 // 0 or 1, for the thread count of the deadlock check.
 unsigned monitor_threads() noexcept;
 
-// A processor is no longer idle: the monitor must not go on sleeping. Costs one load when it is awake.
+// A processor is no longer idle: the monitor must not go on sleeping. Always stores and makes a system call.
 void wake_monitor() noexcept;
 DUNLIN_HIDDEN extern platform::atomic<std::uint32_t> monitor_asleep;
+// The same. Costs one load when the monitor is awake.
 inline void wake_monitor_if_asleep() noexcept {
     if (DUNLIN_UNLIKELY(monitor_asleep.load(std::memory_order_seq_cst) != 0)) wake_monitor();
 }
@@ -46,7 +48,8 @@ inline void call_monitor_if_all_stuck() noexcept {
     }
 }
 
-// The monitor's next round begins at once.
+// The monitor's next round begins at once, unless the monitor sleeps because all processors are idle: it then sleeps
+// on, until wake_monitor().
 void hurry_monitor() noexcept;
 
 // A goroutine was lost after the end of its run(): its state says so, and others may wait for what it held. May be
@@ -69,7 +72,7 @@ struct wish {
         a_thread = 1,        // at least one
         lost_forgotten = 2,  // event_source::forget_lost()
         printed = 4,         // maker_words::print
-        owner_let_go = 8,    // let_owner_go()
+        lock_holder_let_go = 8,  // let_lock_holder_go()
         coming_watched = 16,  // threads that another thread has made: watch_coming_threads()
     };
 };
@@ -92,19 +95,20 @@ void want_spare_machine() noexcept;
 // then looks whether a thread is wanted.
 bool spare_is_overdue(std::int64_t now_ns) noexcept;
 // True: that time is not over yet, and the monitor must not go to sleep. Seq_cst, after the monitor's store
-// monitor_asleep = 1; pairs with the store that the maker makes before it looks whether the monitor sleeps. With a
-// weaker order, at a failure each could miss the store of the other, and whatever needs the thread would wait for ever.
-bool machine_is_missing() noexcept;
+// monitor_asleep = 1; pairs with the store in maker_main(), which is followed by a look whether the monitor
+// sleeps. With a weaker order, at a failure each could miss the store of the other, and whatever needs the thread would
+// wait for ever.
+bool in_pause_after_failure() noexcept;
 
 // True: the last attempt to make a thread failed, perhaps long ago. Relaxed: a caller that misses the maker's
 // store puts its processor aside, and the monitor looks again when the time after the failure is over
 // (spare_is_overdue()).
-bool threads_are_lacking() noexcept;
+bool last_thread_failed() noexcept;
 
 // For the monitor: makes the maker call event_source::forget_lost(), which closes descriptors and frees memory.
 void want_lost_forgotten() noexcept;
-// For the monitor: makes the maker call let_owner_go() of frozen.h.
-void want_owner_let_go() noexcept;
+// For the monitor: makes the maker call let_lock_holder_go() of frozen.h.
+void want_lock_holder_let_go() noexcept;
 // For the monitor: makes the maker call `print`, since a write to stderr may wait (a pipe may be full). `print` is
 // always the same.
 void want_printed(void (*print)()) noexcept;

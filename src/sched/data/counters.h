@@ -79,7 +79,7 @@ struct hand_off_counters {
     counter from_blocked;       // from threads that slept in the kernel unannounced
     counter from_hogs;          // from goroutines that computed
     counter urgent;             // of these, before the end of their slice, because a goroutine had just been woken
-    counter freeze_signals;
+    counter stop_requests;      // signals sent by ask_to_stop() to threads that compute without a processor
     counter thaws;              // preempted goroutines resumed without a processor, because others seemed to wait for
                                 // locks that they hold
     counter given_back;         // processors given to threads that computed without one; scheduler lock

@@ -2,8 +2,9 @@
 // descriptors.
 //
 // The scheduler knows nothing about timers and sockets: runtime.cpp wires one object in.
-// Pollers    A machine that has run out of work, before it steals (poll). The last machine that goes to sleep (wait,
-//            deliver), so that one thread sleeps for all timers and descriptors. The monitor, if no machine has polled
+// Pollers    A machine that has run out of work, before it steals (poll). Of the machines that go to sleep, the first
+//            that finds the poller unclaimed (wait, deliver), so that one thread sleeps for all timers and
+//            descriptors. The monitor, if no machine has polled
 //            since its last round (poll); and, while every processor is stuck, in place of the machine that would sleep
 //            (wait, deliver).
 #pragma once
@@ -32,8 +33,8 @@ struct event_source {
     // Makes what this source keeps per processor; called once per processor, before it runs.
     virtual void* make_events() = 0;
 
-    // Readies, on the calling machine's processor, the goroutines of all events of `p` that are due at `now_ns`.
-    // Returns how many. The caller is inside the runtime with a processor, which need not be `p`.
+    // Fires all events of `p` that are due at `now_ns`; goroutines become runnable on the calling machine's processor.
+    // Returns how many events have fired. The caller is inside the runtime with a processor, which need not be `p`.
     virtual unsigned collect(processor* p, std::int64_t now_ns) noexcept = 0;
 
     // The earliest deadline among p's events; 0: none. Any thread, no lock; a change under way may be missing. The

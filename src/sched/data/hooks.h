@@ -9,7 +9,8 @@
 namespace dunlin::inline v0_1::sched {
 
 struct upward_hooks {
-    // g has ended, and goroutine::join held `waiter`. Inside the runtime; g already belongs to its joiner.
+    // g has ended, and goroutine::join held `waiter`, which was not `alive`. Inside the runtime. g already belongs to
+    // its joiner; if its holder has let it go, to the callee, which puts it back.
     void (*wake_joiner)(goroutine* g, std::uintptr_t waiter) noexcept = nullptr;
     // The main goroutine of run() has ended, by returning or by exit_goroutine(). Inside the runtime.
     void (*main_ended)(goroutine* g) noexcept = nullptr;

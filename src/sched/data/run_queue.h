@@ -13,10 +13,10 @@
 //            `version`. So an unchanged word means unchanged contents: the slots read before the CAS are the ones
 //            claimed. 2^47 pops at 5 ns each take eight days: a thief would have to sleep exactly that long between its
 //            load and its CAS.
-// Order      The release of a push pairs with the acquire in steal() and pop(): it publishes the slot and everything in
-//            the goroutine.
-//            push is also sequentially consistent: it is step S1 of the wake protocol (wake.h) and must not pass the
-//            load of S3.
+// Order      The release of a push pairs with the acquire in take_half(), pop() and peek(): it publishes the slot and
+//            everything in the goroutine to other threads.
+//            A push is also sequentially consistent: it is step S1 of the wake protocol (wake.h), and the load of S3
+//            must not pass it. So a push needs no S2 between the two.
 // Rejected   Go's ring plus a Dekker handshake for the tail: a join costs the same, and there is more to prove.
 //            Chase-Lev: steals one at a time, and its pop needs the fence that the CAS here already provides. Measured:
 //            docs/decisions/005-run-queue.md.
@@ -27,6 +27,7 @@
 
 #include <cstdint>
 
+#include "platform/check.h"
 #include "platform/cpu.h"
 #include "platform/wrap.h"
 
@@ -42,8 +43,8 @@ public:
 
     // Owner only. False when the queue is full.
     bool push(goroutine* g) noexcept {
-        // Acquire pairs with the release of claims: a slot is free for writing only after the thief that claimed it has
-        // read it.
+        // Acquire pairs with the release in pop() and take_half(): a slot is free for writing only after the thread
+        // that took its goroutine has read it.
         std::uint64_t w = word_.load(std::memory_order_acquire);
         do {
             if (size(w) == capacity) return false;
@@ -59,6 +60,7 @@ public:
     // Owner only: `count` goroutines at once. The caller knows that there is room (only the owner adds).
     void push_all(goroutine* const* list, std::uint32_t count) noexcept {
         std::uint64_t w = word_.load(std::memory_order_acquire);
+        DUNLIN_DCHECK(size(w) + count <= capacity, "goroutines would be lost: the queue has no room for them");
         do {
             for (std::uint32_t i = 0; i < count; ++i) {
                 slots_[(head(w) + size(w) + i) % capacity].store(list[i], std::memory_order_relaxed);

@@ -76,8 +76,10 @@ constexpr bool may_become(goroutine_state from, goroutine_state to) noexcept {
 // Not a compare-and-swap: at any moment only one party may change the state: the goroutine while it runs, the thread
 // that took it off a run queue, or the thread that took its waiter off a wait queue. A compare-and-swap would cost 4 ns
 // on every switch and only find bugs; correctness does not need it. The load catches the common bugs, above all a
-// goroutine readied twice. Release pairs with the acquire in the executor's load of the queue slot and of `saved`; it
-// makes what the waker did visible to TSan too.
+// goroutine readied twice. Release pairs with the acquire in freeze_goroutine(), and with those in observe/, which look
+// at goroutines on no queue: they read what was written before the change. The machine that takes a goroutine off a
+// queue acquires what its waker did not by the state, but by the queue's word (run_queue.h), by run_next (submit.h), or
+// by the scheduler lock, which guards the global queue.
 template <goroutine_state From, goroutine_state To>
 inline void transition(platform::atomic<goroutine_state>& state) noexcept {
     static_assert(may_become(From, To), "not in the table of states.h");

@@ -16,7 +16,8 @@
 //            `taken` keeps its meaning for takers (handshake.h): they store 1 over it, and the machine sees that;
 //            it is made steered_taken again from 0 only, by compare-and-swap.
 // Others     The monitor does nothing but watch(): no hand-off, no preemption, no look at timers. There is one
-//            processor. Machines that are idle stay idle.
+//            processor. Machines that are idle stay idle. A round that began before may still take the processor, so a
+//            simulation begins after it (wait_for_round_in_progress(), monitor.h).
 // End        The goroutine that began the simulation clears the pointer; or the monitor does, when a goroutine no
 //            longer comes to the runtime (watch()): then everything goes on as without a simulation, and the monitor
 //            makes that goroutine stop.

@@ -33,7 +33,9 @@
 #include "sched/data/run_queue.h"
 #include "sched/data/states.h"
 #include "sched/data/trace_ring.h"
+#include "sched/data/turn_trial.h"
 #include "sched/data/wait_reason.h"
+#include "sched/data/watch_credit.h"
 #include "stack/arena.h"
 #include "stack/context.h"
 #include "stack/exception_state.h"
@@ -195,7 +197,7 @@ struct alignas(platform::cache_line) goroutine {
     platform::atomic<goroutine_state> state{goroutine_state::dead};  // states.h
     // 1 when `context` holds its registers. A goroutine may be readied, and taken off a queue, while it still runs its
     // last instructions on the way out: the machine that executes it next waits for this byte. The release in
-    // commit_departure() pairs with the acquire in can_switch_to().
+    // commit_departure() pairs with the acquire in can_switch_to() and wait_until_saved().
     platform::atomic<std::uint8_t> saved{0};
     platform::atomic<wait_reason> reason{wait_reason::none};  // owner; dumps
     // constant after the start, except in_place/wired/traced/pinned: owner; the monitor reads
@@ -208,7 +210,7 @@ struct alignas(platform::cache_line) goroutine {
     // A join_word, or the joiner's waiter, or an heir (park/join.cpp)
     platform::atomic<std::uintptr_t> join{join_word::alive};
     // Until the goroutine begins: a waiter for this group may run it in place. Afterwards null, or odd where a trace
-    // runs or has run: turn().
+    // runs or has run: run_count().
     platform::atomic<const void*> group{nullptr};
     creation_place created_at;                  // constant
     std::source_location waits_at;              // owner; dumps while the world is stopped
@@ -216,7 +218,7 @@ struct alignas(platform::cache_line) goroutine {
     owned<std::int64_t> waits_since_ns;
     goroutine_extra* extra = nullptr;           // owner
 
-    // Third line: the callable, with its result where there is one, or a pointer to it.
+    // Third line, what frame() returns (no frame of a stack): the callable, with its result if any, or a pointer to it.
     alignas(16) std::byte inline_frame[inline_frame_bytes];
 
     [[no_unique_address]] stack::fake_stack fake;  // owner
@@ -237,11 +239,11 @@ struct alignas(platform::cache_line) goroutine {
 
     // trace.h, Order: how many times it has begun to run since it was first traced. Written by the machine that runs
     // it.
-    std::uint32_t turn() const noexcept {
+    std::uint32_t run_count() const noexcept {
         const auto raw = reinterpret_cast<std::uintptr_t>(group.load(std::memory_order_relaxed));
         return raw & 1 ? static_cast<std::uint32_t>(raw >> 1) : 0;
     }
-    void set_turn(std::uint32_t n) noexcept {
+    void set_run_count(std::uint32_t n) noexcept {
         group.store(reinterpret_cast<const void*>(std::uintptr_t{n} << 1 | 1), std::memory_order_relaxed);
     }
 
@@ -330,19 +332,21 @@ struct alignas(platform::false_sharing_range) processor {
     owned<std::uint32_t> turn_ns{unknown_turn_ns};
     // owner: find_local() looks at timers and turns when the count of switches has reached this
     std::uint64_t next_look = 0;
+    turn_trial trial;                           // owner
     std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
     std::int64_t turns_since_ns = 0;            // and when that was
     std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
     std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
-    // owner: how many times the running goroutine has readied another in this turn
-    std::uint32_t readied = 0;
+    std::uint32_t readied = 0;                  // owner: how often the running goroutine has readied another, this turn
     // owner: when the running goroutine last readied another; 0: not in this turn, or not noted
     std::int64_t readied_ns = 0;
     // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     platform::atomic<std::uint32_t> tick{0};
     platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
     platform::atomic<slice_state> slice{slice_state::goes_on};  // the monitor ends it; its owner begins the next
-    platform::atomic<stack::slot*> free_stacks{nullptr};  // owner; release/acquire orders the slots' owners
+    // Owner. The release in put_stack() pairs with the acquire in take_stack() and give_stacks_to_arena(), which may be
+    // a later owner's; the handing over of the processor orders them as well.
+    platform::atomic<stack::slot*> free_stacks{nullptr};
     std::uint32_t free_stack_count = 0;         // owner
     goroutine* free_goroutines = nullptr;       // owner: the magazine in use
     goroutine* full_magazine = nullptr;         // owner: one in reserve, or null
@@ -383,13 +387,14 @@ struct alignas(platform::false_sharing_range) processor {
     // written by the same threads as looks_at_push. True: pushes are looked at because turns are long, or because the
     // next goroutine to become runnable is stamped; false: they are looked at only for a trace, if at all
     owned<bool> looks_at_turns{true};
-    // owner: the count of turns when a goroutine was last stamped in a short turn
+    // owner: the count of turns, less those that no stamp stands for yet (turns_to_stamp_for())
     std::uint64_t stamped_at = 0;
     // owner: how long goroutines waited while a processor was free (waits.h)
     wait_counters waits;
     wait_counters latency;                      // owner: how long they waited in all, while that is measured
     // owner: the length of the queue as the measured goroutines found it
     std::array<counter, queue_length_classes> queue_lengths;
+    watch_credit watches;                       // owner
     processor_counters counts;                  // owner
     std::unique_ptr<platform::atomic<std::uint32_t>[]> stolen_from;  // owner: goroutines stolen, by victim
 
@@ -454,9 +459,9 @@ struct machine_running {
     // a taker has given up
     owned<processor*> last_p;
     owned<bool> spinning;                       // itself
-    bool comes = false;                         // itself: counted in coming_machines
-    platform::atomic<registration> registers{registration::none};  // states.h
-    bool exact_timers = false;                  // itself: it has slept for timers
+    bool counted_as_coming = false;             // itself: in coming_machines
+    platform::atomic<registration> registration_state{registration::none};  // states.h
+    bool exact_timers = false;                  // itself: it has slept until a deadline
     // itself: it fires timers, and chooses what to run next (local_work.cpp)
     bool chooses = false;
     // itself: depth of sections outside the runtime where a lock of ours may be held: no place to be frozen
@@ -617,8 +622,8 @@ struct scheduler {
     // The wake protocol's word (wake.h): idle processors and spinning machines.
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> idle_and_spinning{0};
     alignas(platform::false_sharing_range) platform::atomic<std::int64_t> free_clock{0};  // waits.h
-    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 (wake.h, J1). 0: none; 1: one; 2: it must repeat
-                                                     // R2 and R3, for those that have passed R1 meanwhile
+    platform::atomic<std::uint32_t> retirers{0};     // machines at R2 or R3 (wake.h, J1). 0: none; 1: one; 2: it must
+                                                     // repeat both, for those that have passed R1 meanwhile
 
     alignas(platform::false_sharing_range) platform::ranked_lock<platform::lock_rank::scheduler> lock;
     global_queue global DUNLIN_GUARDED_BY(lock);  // its size any thread
@@ -672,15 +677,14 @@ struct scheduler {
     // again.
     bool deadlock_suspected DUNLIN_GUARDED_BY(lock) = false;
     bool main_was_started = false;              // the lock of run(): the first main goroutine has number 1
-    platform::atomic<std::int64_t> coarse_now_ns{0}; // the monitor, and the machine that has slept in its stead
+    // written by the monitor, and by the machine that comes back from the poller
+    platform::atomic<std::int64_t> coarse_now_ns{0};
 
-    // The machine that sleeps with the timers (find_work.cpp).
+    // The machine that sleeps in the poller (find_work.cpp).
     alignas(platform::false_sharing_range) platform::atomic<std::uint32_t> poller_claimed{0};
-    platform::atomic<std::int64_t> poll_until_ns{0};
-    platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines, which are in no queue for a
-                                                     // moment
-    platform::atomic<std::uint64_t> polls{0};        // number of polls of descriptors: it tells the monitor whether
-                                                     // there are any
+    platform::atomic<std::int64_t> poll_until_ns{0}; // 0: none, or not known yet; then a new timer interrupts it
+    platform::atomic<bool> monitor_delivers{false};  // the monitor readies goroutines, which are in no queue yet
+    platform::atomic<std::uint64_t> polls{0};        // of descriptors: it tells the monitor whether there are any
 
     // For threads without the lock: is the lock worth taking?
     std::size_t global_size() const noexcept DUNLIN_NOT_ANALYSED { return global.size(); }

@@ -13,8 +13,8 @@
 //            which would find the call only in its next round, up to a millisecond later. 1: no call has lasted yet,
 //            and none is timed. When the monitor has taken the processor from a call it notes the place (slow_place),
 //            and the next call there, or the end of this one, makes the score 3: so a hundred goroutines that look up a
-//            name do not each wait for the monitor. Above 1 calls are timed: two up if the call took longer than
-//            handing on costs, one down if not. From 3 on the processor is handed on at once.
+//            name do not each wait for the monitor. Above 1 calls are timed: two up if the call took at least
+//            worth_handing_on_ns, one down if not. From 3 on the processor is handed on at once.
 // Source     Go 1.24 runtime/proc.go, entersyscall, entersyscallblock, exitsyscall. Differs: Go's runtime knows which
 //            calls block; here each place learns it.
 #include "sched/goroutines/blocking.h"
@@ -37,6 +37,8 @@ namespace dunlin::inline v0_1::sched {
 namespace {
 
 constexpr unsigned char never_called = 0, none_has_lasted = 1, hand_on_from = 3, highest = 4;
+// More than the 5 to 10 us that handing on costs this thread: the woken thread begins to run only tens of microseconds
+// later (wake.h), and a call that is over by then has gained nothing by it.
 constexpr std::int64_t worth_handing_on_ns = 30'000;
 
 bool work_waits_for(const processor* p) noexcept {
@@ -101,7 +103,7 @@ blocking_entry begin_blocking(platform::atomic<unsigned char>& score) noexcept {
             score.compare_exchange_strong(expected, none_has_lasted, std::memory_order_relaxed);
             if (work_waits_for(p)) hurry_monitor();
         } else {
-            entry.began_ns = platform::now_ns();
+            entry.began_ns = platform::real_now_ns();
             if (lasts >= hand_on_from && work_waits_for(p) && m->wired_g == nullptr) hand_on_at_once(m);
         }
     }
@@ -119,7 +121,7 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
             if (steering* s = steered()) s->end_call();
             return;
         }
-        learn(score, platform::now_ns() - entry.began_ns >= worth_handing_on_ns);
+        learn(score, platform::real_now_ns() - entry.began_ns >= worth_handing_on_ns);
     } else if (DUNLIN_UNLIKELY(the_scheduler.slow_place.load(std::memory_order_relaxed) == &score)) {
         learn_from_monitor(score);
     }

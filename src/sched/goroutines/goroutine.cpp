@@ -16,7 +16,7 @@
 //  ready             waiting    runnable   any stack              the thread that took its waiter off a queue
 //  yield             running    runnable   its own stack          the goroutine itself
 //  run_in_place      runnable   dead       the waiter's stack     the waiter, in a join
-//  end_goroutine     running    dead       its own stack          the loop; run_in_place()
+//  end_goroutine     running    dead       the stack it ran on    the loop; run_in_place() (on the waiter's stack)
 //  enter_slow        running    runnable   its own stack          the goroutine itself: its processor is gone
 //                                                                 (reenter.cpp)
 //  stop_if_asked     running    preempted  a signal handler       the monitor, by a signal (preempt.cpp); back to

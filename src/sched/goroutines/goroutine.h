@@ -1,6 +1,6 @@
 // goroutine.h - the steps of a goroutine's life. They are defined in goroutine.cpp, in the order of a life (a return
-// without a processor in reenter.cpp); the common case of spawn and join is inlined here
-// (docs/decisions/025-fork-join.md).
+// without a processor in reenter.cpp); the common case of a spawn is inlined here (docs/decisions/025-fork-join.md),
+// and joins are in park/join.cpp.
 #pragma once
 
 #include "sched/data/types.h"
@@ -65,8 +65,9 @@ void ready_all(goroutine_list& list, tracing::cause why = tracing::cause::outsid
 // processor, or if the local one is crowded.
 void ready_polled(goroutine_list& list) noexcept;
 
-// Running -> waiting. First half: after it, and while the caller still holds the lock of what it waits on, others may
-// ready the goroutine.
+// Running -> waiting. First half, called with the lock of what it waits on held; for a sleep, which has none, before
+// the timer is armed. Once the lock is released, or the timer armed, others may ready the goroutine, even before
+// park().
 inline void prepare_to_park(goroutine* self, wait_reason reason, const std::source_location& where) noexcept {
     self->reason.store(reason, std::memory_order_relaxed);
     self->waits_at = where;

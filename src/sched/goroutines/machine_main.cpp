@@ -70,8 +70,9 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept {
 }
 
 [[gnu::noinline]] void machine_main(machine* m) noexcept {
-    look_for_a_processor(m);  // the thread was made because there was work, and perhaps a processor, but no thread for
-                              // it
+    // The thread was made because there was work, and perhaps a processor, but no thread for it; or ahead of any work
+    // (make_first_machines()).
+    look_for_a_processor(m);
     for (;;) {
         if (DUNLIN_UNLIKELY(m->call.entry != nullptr)) {
             make_thread_call(m);

@@ -1,5 +1,5 @@
 // os_thread.cpp - lock_os_thread() and what follows from it. Goroutines that wait for a processor in enter_slow() are
-// wired to their thread in the same way (bind_until_back()); rules 4 and 6 are not about them.
+// wired to their thread in the same way (wire_until_back()); rules 4 and 6 are not about them.
 //
 // Rules      1  A wired goroutine runs only on its machine, and that machine runs nothing else.
 //            2  When it leaves (parks, yields), its machine gives the processor away and sleeps: wait_for_wired().
@@ -48,7 +48,7 @@ void give_processor_away(machine* m) noexcept {
     // R2 and R3 of wake.h, on behalf of a machine that cannot come back and search.
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
-    // Some machine has to sleep for the timers, too.
+    // Some machine has to sleep in the poller, too.
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
 }
 
@@ -81,7 +81,7 @@ void unlock_os_thread() noexcept {
     leave(m);
 }
 
-void bind_until_back(machine* m, goroutine* self) noexcept {
+void wire_until_back(machine* m, goroutine* self) noexcept {
     the_scheduler.lock.assert_held();
     if (self->extra == nullptr) self->extra = &m->for_return;
     self->extra->wired_to = m;
@@ -89,7 +89,7 @@ void bind_until_back(machine* m, goroutine* self) noexcept {
     m->wired_g = self;
 }
 
-void unbind(machine* m, goroutine* self) noexcept {
+void unwire(machine* m, goroutine* self) noexcept {
     assert_inside(m);
     m->wired_g = nullptr;
     self->flags &= static_cast<std::uint8_t>(~goroutine::wired);
@@ -132,18 +132,20 @@ void hand_to_its_machine(machine* m, goroutine* g) noexcept {
     platform::futex_wake(its->wake_word);
 }
 
-bool some_machine_is_to_end() noexcept {
+std::uint32_t machines_to_end() noexcept {
     scheduler& s = the_scheduler;
+    std::uint32_t count = 0;
     const std::scoped_lock guard(s.lock);
     for (const machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        if (!m->ended && (m->must_end || m->dismissed)) return true;
+        if (!m->ended && (m->must_end || m->dismissed)) ++count;
     }
-    return false;
+    return count;
 }
 
 void end_machine(machine* m) noexcept {
     scheduler& s = the_scheduler;
-    // Before it gives its processor away: the end of run() waits for it no more then, and stop_at_exit() must.
+    // First: once the processor is given away, the end of run() no longer waits for this thread, so stop_at_exit() must
+    // be able to see it.
     platform::begin_thread_end();
     if (m->p.load(std::memory_order_relaxed) != nullptr) give_processor_away(m);
     s.lock.lock();

@@ -10,7 +10,8 @@ namespace dunlin::inline v0_1::sched {
 void lock_os_thread();
 void unlock_os_thread() noexcept;
 
-// By the program, and not only while it waits for a processor. For dumps, while the world stands still.
+// True if the program has wired g (lock_os_thread()); false if g is wired only while it waits for a processor. For
+// dumps, while the world stands still.
 inline bool is_wired(const goroutine* g) noexcept {
     // One that was frozen while it waited for a processor has given its lent extra part back (dismiss_wired_machines).
     return (g->flags & goroutine::wired) && g->extra != nullptr && g->extra->thread_locks != 0;
@@ -23,14 +24,15 @@ goroutine* wait_for_wired(machine* m) noexcept;
 // m has taken g off a queue, but g is wired to another machine: gives m's processor to that machine, which runs g.
 void hand_to_its_machine(machine* m, goroutine* g) noexcept;
 
-// The same for as long as `self`, which has come back from a call or has computed without a processor, waits for one
-// (reenter.cpp): it may hold locks that belong to the thread. Needs no memory. Under the scheduler lock.
-void bind_until_back(machine* m, goroutine* self) noexcept;
+// Wires `self`, which has come back from a call or has computed without a processor, to its thread until it has a
+// processor (reenter.cpp): it may hold locks that belong to the thread. Needs no memory. Under the scheduler lock.
+void wire_until_back(machine* m, goroutine* self) noexcept;
 // Called by `self` when it has one.
-void unbind(machine* m, goroutine* self) noexcept;
+void unwire(machine* m, goroutine* self) noexcept;
 
-// A machine has been told to end and has not counted its thread as ending yet (platform::begin_thread_end()).
-bool some_machine_is_to_end() noexcept;
+// How many machines have been told to end and have not counted their threads as ending yet
+// (platform::begin_thread_end()).
+std::uint32_t machines_to_end() noexcept;
 
 // m must end (must_end, or wait_for_wired() has returned null): gives the processor away and counts m as ended.
 // After a wired goroutine the state of the thread may be anything, so the thread runs nothing else.

@@ -80,7 +80,7 @@ bool ask_for_it_back(machine* m) noexcept {
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
     s.lock.assert_held();
-    return s.global.size() != 0 && s.idle_machine_count == 0 && machine_is_missing();
+    return s.global.size() != 0 && s.idle_machine_count == 0 && in_pause_after_failure();
 }
 
 }  // namespace
@@ -125,12 +125,12 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
         const bool wired = m->wired_g != nullptr;
         const bool gives_thread = !wired && others_lack_a_thread();
         const bool queues = p == nullptr || gives_thread;
-        const bool binds = queues && stays && !wired && !gives_thread;
+        const bool wires = queues && stays && !wired && !gives_thread;
         if (!queues) {
             s.hand_offs.returns_idle.add();
         } else {
             s.hand_offs.returns_queued.add();
-            if (binds) bind_until_back(m, self);
+            if (wires) wire_until_back(m, self);
             self->saved.store(0, std::memory_order_relaxed);
             if (DUNLIN_UNLIKELY(tracing::on())) tracing::note(m, tracing::kind::queued, self);
             transition<goroutine_state::running, goroutine_state::runnable>(self->state);
@@ -145,7 +145,7 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
         }
         if (!queues) return m;
         m = leave_queued(m, self);
-        if (binds) unbind(m, self);
+        if (wires) unwire(m, self);
         return m;
     }
 }

@@ -15,7 +15,8 @@ inline stack::sanitizer_stack tool_view(stack::slot* s) noexcept {
 [[gnu::always_inline]] inline void commit_departure(machine* m) noexcept {
     if (goroutine* left = m->leaving) {
         m->leaving = nullptr;
-        // Release publishes left->context and everything on its stack; pairs with the acquire in can_switch_to().
+        // Release publishes left->context and everything on its stack; pairs with the acquire in can_switch_to() and
+        // wait_until_saved().
         left->saved.store(1, std::memory_order_release);
     }
 }

@@ -1,7 +1,7 @@
 // deadlock.cpp - concludes that all goroutines are asleep, at the moment when the last machine goes to sleep.
 //
 // They are asleep for ever when all of this is true, under the scheduler lock:
-//   - every machine is on the idle list: none runs, none is being made, none sleeps for timers, and none is in user
+//   - every machine is on the idle list: none runs, none is being made, none sleeps in the poller, and none is in user
 //     code without a processor;
 //   - nothing is queued, no timer is armed, and no waiter is registered for a descriptor;
 //   - there is a goroutine, and goroutines that wait for memory for a stack would get none;

@@ -1,5 +1,5 @@
-// event_notice.h - called by a thread that adds an event for which a machine may sleep too long: an earlier timer, the
-// first waiter for a descriptor. The protocol is sleep_for_events() of work/find_work.cpp.
+// event_notice.h - called by a thread that adds an event for which a machine may sleep too long: an earlier timer, a
+// plain thread's wait for a descriptor. The protocol is sleep_for_events() of work/find_work.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ std::int64_t earliest_deadline() noexcept;
 // past it.
 void timer_added(std::int64_t when_ns) noexcept;
 
-// Called by a plain thread that has become the first to wait for a descriptor: ensures that a machine sleeps in the
-// poller.
+// Called by a plain thread that has begun to wait for a descriptor: if no thread sleeps in the poller and a processor
+// is idle, wakes a machine, which polls.
 void waiter_added() noexcept;
 
 }  // namespace dunlin::sched

@@ -65,10 +65,13 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
                   "a processor's queues are touched by a thread that does not have it (handshake.h, H1)");
 }
 
-// True: it was taken before.
+// True: `taken` is raised. The processor is gone, or may be, or a simulation steers (steering.h): enter_slow() finds
+// out which.
 [[gnu::always_inline]] inline bool keep_from_takers(machine* m) noexcept {
     m->in_runtime.store(1, std::memory_order_relaxed);                      // E1
     platform::light_barrier();                                              // E2
+    // Acquire pairs with the release in give_back_locked(): a machine whose processor was taken and given back
+    // meanwhile sees what the taker has done to the queues.
     return m->taken.load(std::memory_order_acquire) != 0;                   // E3
 }
 
@@ -110,7 +113,7 @@ inline void give_back_locked(processor* p, machine* m) noexcept {
     p->retake.assert_held();
     p->owner.store(m, std::memory_order_release);
     m->p.store(p, std::memory_order_relaxed);
-    m->taken.store(0, std::memory_order_release);
+    m->taken.store(0, std::memory_order_release);  // pairs with the acquire of E3
 }
 // Gives p to m. The caller is m itself or the only holder of p.
 void give(processor* p, machine* m) noexcept;

@@ -37,7 +37,8 @@ void forget_thread(machine* m) noexcept {
 
 void has_come(machine* m) noexcept {
     // Relaxed: only the number matters; no request depends on it (a request may depend on yet_to_look).
-    if (std::exchange(m->comes, false)) the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
+    if (!std::exchange(m->counted_as_coming, false)) return;
+    the_scheduler.coming_machines.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // ---- threads --------------------------------------------------------------------------------------------------------
@@ -46,14 +47,14 @@ bool write_off_threads_that_wait() noexcept {
     scheduler& s = the_scheduler;
     bool any = false;
     for (machine* m = s.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
-        registration is = m->registers.load(std::memory_order_relaxed);
+        registration is = m->registration_state.load(std::memory_order_relaxed);
         if (is == registration::under_way) {
-            m->registers.compare_exchange_strong(is, registration::seen, std::memory_order_relaxed);
+            m->registration_state.compare_exchange_strong(is, registration::seen, std::memory_order_relaxed);
         } else if (is == registration::seen && !platform::thread_is_running(m->tid)) {
-            // Before the CAS, whose release pairs with the acquire in register_thread(): or the thread's fetch_sub
-            // could come first, and the count would wrap.
+            // Before the CAS of `registration_state`, whose release pairs with the acquire in register_thread(): or the
+            // thread's fetch_sub could come first, and the count would wrap.
             s.threads_written_off.fetch_add(1, std::memory_order_relaxed);
-            if (!m->registers.compare_exchange_strong(is, registration::written_off, std::memory_order_release,
+            if (!m->registration_state.compare_exchange_strong(is, registration::written_off, std::memory_order_release,
                     std::memory_order_relaxed)) {
                 s.threads_written_off.fetch_sub(1, std::memory_order_relaxed);
                 continue;
@@ -75,10 +76,11 @@ void register_thread(machine* m) noexcept {
     if (platform::simulation_here() != nullptr) return hooks.register_thread();
     scheduler& s = the_scheduler;
     if (s.threads_written_off.load(std::memory_order_relaxed) != 0) return;
-    m->registers.store(registration::under_way, std::memory_order_relaxed);
+    m->registration_state.store(registration::under_way, std::memory_order_relaxed);
     hooks.register_thread();
     // Acquire pairs with the release in write_off_threads_that_wait(): this thread was counted before it is taken off.
-    if (m->registers.exchange(registration::none, std::memory_order_acquire) != registration::written_off) return;
+    const registration was = m->registration_state.exchange(registration::none, std::memory_order_acquire);
+    if (was != registration::written_off) return;
     s.threads_written_off.fetch_sub(1, std::memory_order_relaxed);
     s.coming_machines.fetch_add(1, std::memory_order_relaxed);
     s.yet_to_look.fetch_add(1, std::memory_order_relaxed);
@@ -101,7 +103,7 @@ void thread_main(void* raw) noexcept {
     const platform::signal_stack for_signals;
     register_thread(m);
     hooks.machine_thread(true);
-    m->comes = true;
+    m->counted_as_coming = true;
     machine_main(m);
     // Reached only if this thread is to end (must_end, or dismissed). The record may already serve another thread; code
     // of the program that runs at the exit of this thread runs as on a plain thread.
@@ -176,7 +178,7 @@ int make_machine() noexcept {
 }
 
 // Has any machine ever had a thread? The last one may just have ended, and another may be had in a moment.
-static bool threads_have_been_had() noexcept {
+static bool any_thread_was_ever_started() noexcept {
     for (const machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (m->tid != 0) return true;
     }
@@ -185,7 +187,7 @@ static bool threads_have_been_had() noexcept {
 
 void report_no_thread(int error) noexcept {
     const std::uint32_t have = the_scheduler.machine_count.load(std::memory_order_relaxed);
-    if (have == 0 && !threads_have_been_had()) {
+    if (have == 0 && !any_thread_was_ever_started()) {
         platform::text_writer(2) << "fatal: dunlin cannot start its first thread: " << std::strerror(error)
             << " (limits: ulimit -u, pids.max, memory)\n";
         platform::end_process(2);
@@ -310,7 +312,7 @@ void end_idle_machines(unsigned count) noexcept {
 
 bool start_wired_machine(processor* p) noexcept {
     scheduler& s = the_scheduler;
-    if (!threads_are_lacking()) return false;
+    if (!last_thread_failed()) return false;
     machine* its = nullptr;
     s.lock.lock();
     // Each is taken off and put back, so the order stays.

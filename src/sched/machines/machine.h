@@ -40,14 +40,15 @@ bool start_wired_machine(processor* p) noexcept;
 // that is reported if a goroutine needs the thread.
 bool make_spare_machine(bool is_needed = true) noexcept;
 
-// Called by the thread maker, a millisecond apart: threads that have waited since the last call, as they began, for a
-// lock that a goroutine holds are no longer counted as coming. True: there are such.
+// Called by the thread maker, a millisecond apart. New threads that have spent the whole time since the last call
+// waiting, in their start-up, for a lock that a goroutine holds are no longer counted as coming. True: there were such
+// threads.
 bool write_off_threads_that_wait() noexcept;
 
 // m's thread ends; the record serves another one later. Under the scheduler lock.
 void forget_thread(machine* m) noexcept;
 
-// m's thread is no longer new: it has a processor, sleeps for the timers, or is about to go onto the idle list.
+// m's thread is no longer new: it has a processor, sleeps in the poller, or is about to go onto the idle list.
 void has_come(machine* m) noexcept;
 // The number of machines that have nothing to do, or will have nothing to do once their thread runs. A hint.
 inline std::uint32_t spare_machines() noexcept {

@@ -9,7 +9,8 @@ namespace dunlin::inline v0_1::sched {
 inline constexpr int any_cpu = -2;
 
 // Under the scheduler lock. Takes the first of the queue; or the second, if only the second stopped on `cpu`, which is
-// free. Null: the queue is empty.
+// free. One that owes a slice or more misses its turn: it goes to the end, with a slice less of debt. Null: the queue
+// is empty.
 machine* pop_preempted(scheduler& s, int cpu) noexcept;
 // Called after a change of the queue, under the same lock.
 inline void preempted_changed(scheduler& s) noexcept {

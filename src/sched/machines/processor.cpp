@@ -52,10 +52,6 @@ void make_processors(std::uint32_t n) {
     }
 }
 
-bool has_local_work(const processor* p) noexcept {
-    return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
-}
-
 bool computes_on(const machine* m) noexcept {
     return m != nullptr && !m->condemned && m->current.load(std::memory_order_relaxed) != nullptr;
 }
@@ -76,7 +72,8 @@ void place_machine_of_surplus(processor* p) noexcept {
     m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
     // as in take() of retake.cpp; enter_slow() clears it under this lock
     m->detached.store(true, std::memory_order_release);
-    s.detached_unlisted.store(true, std::memory_order_release);  // pairs with the exchange in look_at_detached()
+    // pairs with the exchange in look_at_detached_machines()
+    s.detached_unlisted.store(true, std::memory_order_release);
 }
 
 }  // namespace
@@ -120,6 +117,10 @@ void put_idle_processor(processor* p, bool was_spinning) noexcept {
     settle_free_clock();
 }
 
+bool has_local_work(const processor* p) noexcept {
+    return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
+}
+
 void drain_to_global(processor* p) noexcept {
     assert_owner(p);
     scheduler& s = the_scheduler;
@@ -143,7 +144,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     while (processor* p = take_idle_processor()) transition(p->state, processor_state::stopped);
     s.lock.unlock();
     wake_monitor_if_asleep();
-    // A machine that sleeps for timers has no processor and finds none when it wakes. Now the running processors:
+    // A machine that sleeps in the poller has no processor and finds none when it wakes. Now the running processors:
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
@@ -159,7 +160,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
             p->retake.unlock();
             if (p->state.load(std::memory_order_relaxed) == processor_state::running) {
                 platform::atomic<std::uint32_t> never{0};
-                platform::futex_wait_until(never, 0, platform::now_ns() + retry_ns);
+                platform::futex_wait_until(never, 0, platform::real_now_ns() + retry_ns);
             }
         }
     }

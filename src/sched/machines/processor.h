@@ -24,6 +24,9 @@ inline bool is_surplus(const processor* p) noexcept {
     return p->id >= the_scheduler.max_procs.load(std::memory_order_relaxed);
 }
 
+// True: there is a goroutine in p's queue or in its run_next.
+bool has_local_work(const processor* p) noexcept;
+
 // Under the scheduler lock: moves everything p has to the head of the global queue, order kept.
 void drain_to_global(processor* p) noexcept;
 

@@ -227,7 +227,7 @@ void note_runnable(machine* m, goroutine* g) noexcept {
     const bool by_it = m->trace.why == cause::goroutine;
     const cause why = by_it && by == nullptr ? cause::runtime : m->trace.why;
     g->marks.set_traced(true);
-    put(m->trace, m->id, {ticks(), g->id, by_it && by != nullptr ? by->id : 0, g->turn(), p, kind::runnable,
+    put(m->trace, m->id, {ticks(), g->id, by_it && by != nullptr ? by->id : 0, g->run_count(), p, kind::runnable,
         static_cast<std::uint8_t>(why)});
 }
 
@@ -237,7 +237,7 @@ void note_runnable_outside(goroutine* g, cause why) noexcept {
     note_if_new(outside, outside_source, no_processor, g);
     g->marks.set_traced(true);
     put(outside, outside_source,
-        {ticks(), g->id, 0, g->turn(), no_processor, kind::runnable, static_cast<std::uint8_t>(why)});
+        {ticks(), g->id, 0, g->run_count(), no_processor, kind::runnable, static_cast<std::uint8_t>(why)});
 }
 
 void note_run(processor* p, goroutine* g) noexcept {
@@ -247,15 +247,16 @@ void note_run(processor* p, goroutine* g) noexcept {
         return;
     }
     machine* m = current_machine();
-    g->set_turn(g->turn() + 1);
+    g->set_run_count(g->run_count() + 1);
     const std::uint64_t now = m->trace.fresh != 0 ? m->trace.fresh : ticks();
-    put(m->trace, m->id, {now, g->id, 0, g->turn(), number_of(p), kind::run,
+    put(m->trace, m->id, {now, g->id, 0, g->run_count(), number_of(p), kind::run,
         static_cast<std::uint8_t>((g->flags & goroutine::in_place) != 0)});
 }
 
 void note(machine* m, kind what, const goroutine* g, std::uint64_t arg, std::uint8_t detail) noexcept {
     const std::uint64_t now = ticks();
-    put(m->trace, m->id, {now, g != nullptr ? g->id : 0, arg, g != nullptr ? g->turn() : 0, processor_number(m), what,
+    put(m->trace, m->id,
+        {now, g != nullptr ? g->id : 0, arg, g != nullptr ? g->run_count() : 0, processor_number(m), what,
         detail});
     if (what == kind::park || what == kind::yield || what == kind::end) m->trace.fresh = now;
 }
@@ -278,7 +279,7 @@ void note_frozen(goroutine& g) noexcept {
     if (!on() || !(g.flags & goroutine::traced)) return;
     // a preempted one is met twice: with its machine, and in the table of all goroutines
     g.flags &= static_cast<std::uint8_t>(~goroutine::traced);
-    put(outside, outside_source, {ticks(), g.id, 0, g.turn(), no_processor, kind::frozen, 0});
+    put(outside, outside_source, {ticks(), g.id, 0, g.run_count(), no_processor, kind::frozen, 0});
 }
 
 void note_world(kind what) noexcept { put(outside, outside_source, {ticks(), 0, 0, 0, no_processor, what, 0}); }
@@ -327,7 +328,7 @@ void note_existing(goroutine& g) noexcept {
     g.marks.set_traced(true);
     const auto reason = static_cast<std::uint16_t>(g.reason.load(std::memory_order_relaxed));
     put(control, control_source,
-        {ticks(), g.id, raw(g.created_at), g.turn(), reason, kind::existing, static_cast<std::uint8_t>(state)});
+        {ticks(), g.id, raw(g.created_at), g.run_count(), reason, kind::existing, static_cast<std::uint8_t>(state)});
     if (g.extra == nullptr) return;
     if (!g.extra->name.empty()) {
         put_text(control, control_source, {ticks(), g.id, 0, 0, no_processor, kind::name, 0}, g.extra->name);

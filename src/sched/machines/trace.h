@@ -14,7 +14,7 @@
 //            recorder: the oldest full chunk is used again; while none is full, events are lost, and what was recorded
 //            before counts as incomplete.
 // Order      The clocks of two CPUs, and loads that pass the reading of the clock, may differ by some ten nanoseconds.
-//            So the events of a goroutine are ordered by `turn`: it is raised each time the goroutine begins to run,
+//            So the events of a goroutine are ordered by `turn`, its run_count(): raised each time it begins to run,
 //            and noted with each event of that turn, including the event that ends the wait after it. A wait and the
 //            wake that ends it may be noted in either order: a goroutine can be found before it has left
 //            (goroutine.cpp, Leaving).

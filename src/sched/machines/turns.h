@@ -13,10 +13,16 @@
 //            once, or readies the next one at once.
 //            For goroutines that do little between two operations on channels, an eighth of their time counts
 //            (talk_step_ns).
-// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long; none
-//            with one processor.
+// Trial      Goroutines that pass values to each other take longer for each where two processors fetch the values, the
+//            channel and the allocator's memory from each other. Then their turns are long because they are spread, and
+//            stay spread because their turns are long. So a processor whose long turns consist of steps that are short,
+//            but no talk, behaves now and then as if its turns were short: for some turns, in which the goroutines come
+//            together on it, and for more that are measured. If one processor does more now than two did, it stays so.
+//            If not, the next trial comes after twice the pause.
+// Cost       Two readings of the clock in 64 turns while turns are short, one in each turn while they are long or a
+//            trial is under way; none with one processor.
 // Rule       Wakes are deferred (wake.h) only by processors with short turns, and for queues that take at most
-//            deferred_wait_ns at that rate.
+//            deferred_wait_ns at that rate. In a trial the rate is that of the longest short turns.
 // Source     Why the length of turns, and not which machine fetches run_next: docs/decisions/032-wakes-by-turns.md.
 // Tests      tests/sched/turns_test.cpp
 #pragma once
@@ -32,6 +38,12 @@ inline constexpr std::uint32_t short_turn_ns = 5'000;
 // longer to fetch the channel's memory than they compute. Their turns count with a part of their length.
 inline constexpr std::int64_t talk_step_ns = 400;
 inline constexpr std::int64_t talk_factor = 8;
+// Goroutines whose steps are longer than this, on two processors, are not tried on one: they work.
+inline constexpr std::int64_t trial_step_ns = 1'500;
+// A trial succeeds if a step takes this many times less than it took on two processors: twice would be as fast.
+inline constexpr std::int64_t trial_gain = 3;
+// A longer turn ends a trial.
+inline constexpr std::int64_t trial_turn_ns = 100'000;
 // How long goroutines may wait for a processor that keeps up, although another is free.
 inline constexpr std::uint32_t deferred_wait_ns = 20'000;
 // What a wake costs its waker.
@@ -45,20 +57,27 @@ inline constexpr std::uint64_t turns_between_stamps = 256;
 
 inline bool has_short_turns(const processor* p) noexcept { return p->turn_ns < short_turn_ns; }
 
+// Are p's goroutines to stay together, or to come together, on p?
+inline bool keeps_together(const processor* p) noexcept {
+    return has_short_turns(p) && p->trial.together.load(std::memory_order_relaxed);
+}
+inline bool looks_at_each_turn(const processor* p) noexcept { return !has_short_turns(p) || p->trial.under_way(); }
+
 inline std::uint64_t turns_of(const processor* p) noexcept {
     return p->counts.switches.get() + p->counts.in_place_joins.get();
 }
 
 // Is there another processor that could be woken? If not, nothing is measured.
 inline bool turns_matter() noexcept { return the_scheduler.max_procs.load(std::memory_order_relaxed) > 1; }
-// Any thread: from here on nothing is known about p's turns.
+// The world is stopped: from here on nothing is known about p's turns.
 void forget_turns(processor* p) noexcept;
 // Called by p's owner at the end of a turn of m's current goroutine (m null: not known): notes how long turns have been
 // since the last look.
 void note_turns(processor* p, const machine* m) noexcept;
 // The same, if there have been enough turns.
 inline void look_at_turns(processor* p, const machine* m) noexcept {
-    if (turns_matter() && (!has_short_turns(p) || turns_of(p) - p->turns_from >= turns_between_looks)) note_turns(p, m);
+    if (!turns_matter()) return;
+    if (looks_at_each_turn(p) || turns_of(p) - p->turns_from >= turns_between_looks) note_turns(p, m);
 }
 // Called by p's owner when a turn begins after p had nothing to run, or after p changed hands: the time before is not
 // part of a turn.
@@ -69,6 +88,11 @@ void begin_turns(processor* p) noexcept;
 // Called by p's owner when self (null: no goroutine), which runs on p, readies another. Returns how many readied
 // goroutines the wait of that one stands for; 0: it is not measured.
 std::uint32_t note_readying(processor* p, goroutine* self, bool others_free) noexcept;
+// Called by p's owner when it stamps a goroutine in a short turn (waits.h): how many that one stands for. As many as
+// there have been turns since the last stamp in a short turn (a yield counts as well, and one that another thread or
+// the poller has readied and stamped), without those whose goroutines were stamped one by one. But no more than it
+// takes until the next one that is readied is looked at: in the turns after that, none has been readied here.
+std::uint64_t turns_to_stamp_for(processor* p) noexcept;
 // Any thread: a goroutine on p has been running for `ns`.
 inline void note_long_turn(processor* p, std::uint32_t ns) noexcept {
     if (!turns_matter()) return;  // nothing would bring the mean down again

@@ -3,11 +3,11 @@
 // Data       free_clock: time during which at least one processor was idle or searching. A goroutine is stamped with it
 //            when it becomes runnable, and the machine that runs it notes the difference. A goroutine is stamped if it
 //            becomes runnable in a long turn (turns.h), or if a plain thread, the poller or a timer readies it. Of
-//            those that become runnable in short turns, one is stamped at each look, and counts for all since the last
-//            stamp. waits_since_ns, of a goroutine that is runnable, holds two clocks of 32 bits each, in units of 128
-//            ns. The upper one is free_clock, if the goroutine is stamped. The lower one is the monotonic clock, if the
-//            goroutine is measured: one in eight is, while runtime::set_wait_histograms() is on (trace.h, Latency). The
-//            clocks wrap after four minutes; no goroutine waits that long.
+//            those that become runnable in short turns, one is stamped every few hundred turns, and counts for all
+//            since the last stamp. waits_since_ns, of a goroutine that is runnable, holds two clocks of 32 bits each,
+//            in units of 128 ns. The upper one is free_clock, if the goroutine is stamped. The lower one is the
+//            monotonic clock, if the goroutine is measured: one in eight is, while runtime::set_wait_histograms() is on
+//            (trace.h, Latency). The clocks wrap after four minutes; no goroutine waits that long.
 // Protocol   change of idle_and_spinning     settle: the clock must run exactly while the word is not 0; if it does
 //            not, switch it by CAS and check again. Each machine that changes the word settles afterwards. So the last
 //            machine to change it sees the last state, and the clock is wrong only between a change and its settling.

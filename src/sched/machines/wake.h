@@ -20,8 +20,10 @@
 //                                                    W3  a machine for it, which starts spinning
 //            R1 and W2 are under the scheduler lock, the decrement of W2 included. Otherwise a processor could become
 //            idle while `spinning` is 1 and no machine will act on it.
-//            A push to the global queue needs no S2: it is under that lock, and R1 looks at the queue under it before
-//            it gives up.
+//            S2 is needed where S1 is not seq_cst: after the store into run_next (submit.h). A push into a processor's
+//            queue (run_queue.h) and the store of a deadline (timer/heap.h) are seq_cst, as S3 is, and need none. Nor
+//            does a push into the global queue: it is under that lock, and R1 looks at the queue under it before it
+//            gives up.
 //            J1  Machines that come back from calls retire by the hundred, and the kernel makes one barrier at a time.
 //                A retiring machine that finds another one at R2 or R3 leaves both steps to it. The other machine does
 //                them once more, since its barrier may have begun before the R1 of the first. Or it has found something

@@ -16,9 +16,9 @@
 // Sleep      When all processors have been idle for 10 rounds the monitor sleeps until one is taken, or it is time to
 //            give something back: an idle process uses 0 % CPU, and the memory of its last peak goes back a second or
 //            two later, 64,000 stacks a second.
-//              monitor: asleep = 1; fence; all idle? sleep            taker: idle -= 1 (seq_cst); asleep? wake
-//            One of them sees the other. A thread that loses a goroutine whose run() has returned does the same with
-//            monitor_bell.lost_late.
+//              monitor: asleep = 1; all idle? sleep                   taker: idle -= 1; asleep? wake
+//            All four operations are seq_cst, so one of them sees the other. A thread that loses a goroutine whose
+//            run() has returned does the same with monitor_bell.lost_late.
 #include "sched/monitor/monitor.h"
 
 #include <dunlin/detail/atomic.hpp>
@@ -54,6 +54,7 @@ constexpr std::int64_t shortest_ns = 1 * ms;
 constexpr std::int64_t longest_ns = monitor_sleeps_at_most_ns;
 constexpr std::int64_t hogs_only_ns = 3 * ms;
 constexpr unsigned rounds_before_doubling = 50;
+constexpr int yields_for_round = 100;  // of a thread that waits for a round's end, before it sleeps
 constexpr unsigned idle_rounds_before_sleep = 10;
 constexpr std::int64_t poll_after_ns = 10 * ms;
 constexpr std::int64_t deadlock_again_ns = 250 * ms;  // 20 us of reading /proc: 0.01 % of a CPU
@@ -64,9 +65,10 @@ constexpr std::int64_t trim_every_ns = 1000 * ms;
 constexpr std::int64_t longest_leftover_wait_ns = 500 * ms;
 constexpr std::size_t stacks_at_once = 64;  // 0.05 to 0.2 ms of system calls: no goroutine is preempted meanwhile
 constexpr unsigned threads_at_once = 128;   // each a wake-up
-constexpr std::int64_t report_pauses = 8;  // the longest pause between two reports of long waits, in long waits
+// the longest pause between two reports of long waits, in multiples of long_wait_ns
+constexpr std::int64_t report_pauses = 8;
 
-platform::atomic<std::int64_t> trace_period_ns{0};
+platform::atomic<std::int64_t> schedtrace_period_ns{0};
 platform::atomic<std::int64_t> long_wait_ns{1000 * ms};
 platform::atomic<void (*)()> reporter{nullptr};
 platform::atomic<std::uint32_t> reports_wanted{0}; // bits of report_kind: the monitor's for the reporter
@@ -83,8 +85,8 @@ struct long_waits {
     std::uint64_t reported = 0;              // tells which waits were long at the last report
     std::int64_t report_not_before_ns = 0;
     std::int64_t pause_ns = 0;
-    // When the coarse clock, with which waits are stamped, stood still recently: while the monitor slept, or had no
-    // CPU.
+    // When the coarse clock, by which the beginning of a wait is noted, stood still recently: while the monitor slept,
+    // or had no CPU.
     struct pause_of_clock {
         std::int64_t stood_ns = 0, went_on_ns = 0;
     };
@@ -123,7 +125,7 @@ struct rounds {
     // when `polls` last changed, or when the monitor last polled without a need to poll again
     std::int64_t polled_ns = 0;
     std::uint32_t ticks = 0;     // the sum over all processors, when `polls` was looked at
-    std::int64_t next_trace_ns = 0;
+    std::int64_t next_schedtrace_ns = 0;
     upkeep keep;
 };
 
@@ -133,7 +135,7 @@ bool all_idle() noexcept {
            s.max_procs.load(std::memory_order_relaxed);
 }
 
-// Returns the earliest deadline that is still to come, or the longest sleep.
+// Returns the earliest future deadline of a processor that runs, or now + longest_ns if that is sooner.
 std::int64_t tell_of_due_timers(rounds& r, std::int64_t now) noexcept {
     const scheduler& s = the_scheduler;
     std::int64_t wake_at = now + longest_ns;
@@ -260,11 +262,11 @@ void look_at_leftovers(upkeep& k, outlook& o) noexcept {
     k.next_leftover_ns = upkeep::earlier(k.next_leftover_ns, o.now_ns + k.leftover_wait_ns);
 }
 
-void trace(rounds& r, std::int64_t now) noexcept {
-    const std::int64_t period = trace_period_ns.load(std::memory_order_relaxed);
-    if (period == 0 || now < r.next_trace_ns) return;
-    r.next_trace_ns = now + period;
-    want_report(report_trace);
+void ask_for_schedtrace(rounds& r, std::int64_t now) noexcept {
+    const std::int64_t period = schedtrace_period_ns.load(std::memory_order_relaxed);
+    if (period == 0 || now < r.next_schedtrace_ns) return;
+    r.next_schedtrace_ns = now + period;
+    want_report(report_schedtrace);
 }
 
 // True: the goroutine executes, or is about to, and may begin to wait before any processor's tick changes.
@@ -282,12 +284,13 @@ void note_whether_clock_stood(long_waits& w, std::int64_t now) noexcept {
     if (now - before > 2 * longest_ns) w.clock_pauses[w.clock_pause_count++ % w.clock_pauses.size()] = {before, now};
 }
 
-// The latest time when a wait with this stamp can have begun: if the clock stood still, any time until it went on.
-std::int64_t began_at_last(const long_waits& w, std::int64_t stamp_ns) noexcept {
+// The latest time when a wait that began at since_ns by the coarse clock can have begun: if that clock stood still, any
+// time until it went on.
+std::int64_t began_at_last(const long_waits& w, std::int64_t since_ns) noexcept {
     for (const long_waits::pause_of_clock& p : w.clock_pauses) {
-        if (p.stood_ns <= stamp_ns && stamp_ns < p.went_on_ns) return p.went_on_ns;
+        if (p.stood_ns <= since_ns && since_ns < p.went_on_ns) return p.went_on_ns;
     }
-    return stamp_ns;
+    return since_ns;
 }
 
 // A look costs 2 ns for each goroutine struct ever made. Once nothing is executed any more and each long wait has been
@@ -351,7 +354,7 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
     while (in_time && all_idle() && !monitor_bell.lost_late.load(std::memory_order_seq_cst) &&
-           !monitor_bell.dump_called_for.load(std::memory_order_seq_cst) && !machine_is_missing() &&
+           !monitor_bell.dump_called_for.load(std::memory_order_seq_cst) && !in_pause_after_failure() &&
            monitor_asleep.load(std::memory_order_seq_cst) != 0) {
         std::int64_t until = deadline_ns;
         if (look_for_deadlock()) {
@@ -427,6 +430,22 @@ bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     return true;
 }
 
+// Returns the simulation that steers, if there is one: then this round must not look at processors.
+//   monitor: looks += 1; steered? then no look                 simulation: steer; looks odd? wait
+// All four operations are seq_cst, so one of the two sees the other. (The simulation build has a simulation of its own,
+// and needs no steps for this one.)
+steering* begin_looks() noexcept {
+    if constexpr (platform::may_be_simulated) return nullptr;
+    monitor_bell.looks.store(monitor_bell.looks.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    return the_steering.load(std::memory_order_seq_cst);
+}
+
+// Release: what this round has done to processors is seen by wait_for_round_in_progress().
+void end_looks() noexcept {
+    if constexpr (platform::may_be_simulated) return;
+    monitor_bell.looks.store(monitor_bell.looks.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
 void one_round(rounds& r) noexcept {
     scheduler& s = the_scheduler;
     outlook o;
@@ -434,8 +453,9 @@ void one_round(rounds& r) noexcept {
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     note_whether_clock_stood(r.keep.waits, o.now_ns);
     const std::uint32_t calls = monitor_bell.call_word.load(std::memory_order_acquire);
-    if (steering* simulation = steered()) {
+    if (steering* simulation = begin_looks()) {
         simulation->watch(o.now_ns);
+        end_looks();  // only now: the next simulation is not judged by what this one did
         r = {.keep = r.keep};
         platform::futex_wait_until(monitor_bell.call_word, calls, o.now_ns + longest_ns);
         return;
@@ -443,7 +463,7 @@ void one_round(rounds& r) noexcept {
     const std::int64_t next_timer = tell_of_due_timers(r, o.now_ns);
     look_at_poller(r, o);
     look_at_processors(o);
-    look_at_detached(o);
+    look_at_detached_machines(o);
     make_deferred_wakes(r);
     if (feed_starved()) wake_if_idle();
     look_at_leftovers(r.keep, o);
@@ -454,14 +474,15 @@ void one_round(rounds& r) noexcept {
     trim_stacks(r.keep, o);
     end_spare_threads(r.keep, o.now_ns);
     if (spare_is_overdue(o.now_ns) && (work_anywhere() || no_machine_sleeps_for_timers())) wake_if_idle();
-    trace(r, o.now_ns);
+    ask_for_schedtrace(r, o.now_ns);
     platform::atomic<bool>& dump = monitor_bell.dump_called_for;
     if (dump.load(std::memory_order_relaxed) && dump.exchange(false, std::memory_order_acquire)) {
         want_report(report_dump);
     }
     look_for_long_waits(r.keep.waits, o.now_ns);
-    r.idle = all_idle() && !machine_is_missing() && !some_starve() ? r.idle + 1 : 0;
-    if (r.idle >= idle_rounds_before_sleep && trace_period_ns.load(std::memory_order_relaxed) == 0) {
+    end_looks();
+    r.idle = all_idle() && !in_pause_after_failure() && !some_starve() ? r.idle + 1 : 0;
+    if (r.idle >= idle_rounds_before_sleep && schedtrace_period_ns.load(std::memory_order_relaxed) == 0) {
         if (sleep_until_busy(r.keep.next_ns())) r = {.keep = r.keep};  // otherwise it is time to give something back
         return;
     }
@@ -490,6 +511,19 @@ bool start_monitor() noexcept {
     return false;
 }
 
+void wait_for_round_in_progress() noexcept {
+    const std::uint32_t seen = monitor_bell.looks.load(std::memory_order_seq_cst);
+    if (seen % 2 == 0) return;
+    // Acquire pairs with the release in end_looks(). The monitor changes the word without a wake.
+    for (int yields = 0; monitor_bell.looks.load(std::memory_order_acquire) == seen; ++yields) {
+        if (yields < yields_for_round) {
+            platform::give_cpu_away();
+        } else {
+            platform::futex_wait_until(monitor_bell.looks, seen, platform::real_now_ns() + ms);
+        }
+    }
+}
+
 void set_reporter(void (*print)()) noexcept { reporter.store(print, std::memory_order_release); }
 
 void want_report(report_kind what) noexcept {
@@ -503,8 +537,8 @@ std::uint32_t take_reports() noexcept { return reports_wanted.exchange(0, std::m
 
 void set_long_wait(std::int64_t ns) noexcept { long_wait_ns.store(ns, std::memory_order_relaxed); }
 
-void set_trace_period(std::int64_t period_ms) noexcept {
-    trace_period_ns.store(period_ms * ms, std::memory_order_relaxed);
+void set_schedtrace_period(std::int64_t period_ms) noexcept {
+    schedtrace_period_ns.store(period_ms * ms, std::memory_order_relaxed);
 }
 
 }  // namespace dunlin::sched

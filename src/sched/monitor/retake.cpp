@@ -89,10 +89,6 @@ void note_detached(machine* m) noexcept {
     detached_list = m;
 }
 
-bool has_local_work(const processor* p) noexcept {
-    return p->queue.size() != 0 || p->run_next.load(std::memory_order_relaxed) != nullptr;
-}
-
 bool timer_is_due(const processor* p, std::int64_t now) noexcept {
     const std::int64_t deadline = the_scheduler.events->next_deadline(p);
     return deadline != 0 && deadline <= now;
@@ -134,7 +130,7 @@ bool can_hand_on(const outlook& o) noexcept {
 
 // The same for the processor of a thread that sleeps in a call. If no more threads can be made, the processor is taken
 // all the same: the thread comes back without it, queues its goroutine and runs another (reenter.cpp).
-bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || machine_is_missing(); }
+bool can_hand_on_from_a_call(const outlook& o) noexcept { return can_hand_on(o) || in_pause_after_failure(); }
 
 // Takes p from m. `used_ns`: how much of its slice the goroutine has used; this counts when its turn comes again.
 bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) noexcept {
@@ -217,7 +213,7 @@ void look_at_blocking(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - n.stuck_since_ns;
     if (lasts < (o.work_waits ? blocking_grace_ns : idle_grace_ns)) return;
     if (o.work_waits && !can_hand_on_from_a_call(o)) {
-        if (lasts < shortest_look_ns && !machine_is_missing()) o.look_again_at(o.now_ns + thread_made_ns);
+        if (lasts < shortest_look_ns && !in_pause_after_failure()) o.look_again_at(o.now_ns + thread_made_ns);
         return;
     }
     const void* place = m->blocking_place;  // read before the take: after it the thread may be in another call
@@ -232,7 +228,7 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     const std::int64_t lasts = o.now_ns - p->notes.stuck_since_ns;
     if (m->in_runtime.load(std::memory_order_relaxed) != 0) {
         if (lasts >= runtime_patience_ns && the_scheduler.preempted_size.load(std::memory_order_relaxed) != 0) {
-            thaw_preempted();
+            let_preempted_go();
         }
         return;
     }
@@ -412,7 +408,7 @@ void look_at_processors(outlook& o) noexcept {
     o.preempted = s.preempted_size.load(std::memory_order_relaxed);
     // An idle processor will get a machine soon, unless no machine is idle and no thread can be made.
     const bool idle_one_comes = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0 &&
-        !(machine_is_missing() && s.idle_machine_count == 0);
+        !(in_pause_after_failure() && s.idle_machine_count == 0);
     o.work_waits = (runnable != 0 || o.preempted != 0 || due) && !idle_one_comes;
     o.urgent = s.urgent.load(std::memory_order_relaxed);
     tell_whose_turn(o);
@@ -452,7 +448,7 @@ bool give_back(machine* m) noexcept {
     processor* p = may ? take_idle_processor(m->last_p) : nullptr;
     if (p != nullptr) {
         m->detached.store(false, std::memory_order_relaxed);
-        give(p, m);  // last_p before p: enter_slow() compares them (handshake.h, S3)
+        give(p, m);  // last_p before p: enter_slow() compares them (handshake.h, Q3)
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();
@@ -507,13 +503,13 @@ void look_at_stopped_world(std::int64_t now) noexcept {
     } else if (stopping_since_ns == 0) {
         stopping_since_ns = now;
     } else if (now - stopping_since_ns >= runtime_patience_ns / 2) {
-        thaw_preempted();
+        let_preempted_go();
     }
 }
 
 }  // namespace
 
-void look_at_detached(outlook& o) noexcept {
+void look_at_detached_machines(outlook& o) noexcept {
     scheduler& s = the_scheduler;
     look_at_stopped_world(o.now_ns);
     o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);

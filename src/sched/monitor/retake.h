@@ -32,6 +32,6 @@ struct outlook {
 void look_at_processors(outlook& o) noexcept;
 
 // One look at the threads that run without a processor.
-void look_at_detached(outlook& o) noexcept;
+void look_at_detached_machines(outlook& o) noexcept;
 
 }  // namespace dunlin::sched

@@ -63,7 +63,7 @@ bool make_enough() noexcept {
 
 // If no thread could be made for a second, and nothing was executed anywhere although goroutines wait: reports, once,
 // what holds the threads.
-class standstill {
+class stall_report {
 public:
     void look(std::int64_t now_ns) noexcept {
         const std::uint64_t executed = switches();
@@ -119,7 +119,7 @@ bool watch_coming_threads() noexcept {
     static std::int64_t looked_ns = 0;
     scheduler& s = the_scheduler;
     if (s.yet_to_look.load(std::memory_order_relaxed) == 0 || platform::simulation_here() != nullptr) return false;
-    const std::int64_t now = platform::now_ns();
+    const std::int64_t now = platform::real_now_ns();
     if (now - looked_ns >= look_again_ns) {
         looked_ns = now;
         // Also if nothing is queued: the request may be for a machine that sleeps until a timer is due.
@@ -131,15 +131,15 @@ bool watch_coming_threads() noexcept {
 void maker_main(void*) {
     maker_words& k = maker_bell;
     platform::use_short_slices();  // inherited by the threads that it makes
-    standstill stands;
+    stall_report stalls;
     for (;;) {
-        // owner_goes_on() is asked in short steps: the owner may need seconds, and threads are wanted meanwhile.
+        // lock_holder_goes_on() is asked in short steps: the holder may need seconds, and threads are wanted meanwhile.
         for (;;) {
-            const bool owner_runs = owner_goes_on();
-            const bool looks = watch_coming_threads() || owner_runs;
+            const bool holder_runs = lock_holder_goes_on();
+            const bool looks = watch_coming_threads() || holder_runs;
             if (k.wanted.load(std::memory_order_acquire) != 0) break;
             if (looks) {
-                platform::futex_wait_until(k.wanted, 0, platform::now_ns() + look_again_ns);
+                platform::futex_wait_until(k.wanted, 0, platform::real_now_ns() + look_again_ns);
             } else {
                 platform::futex_wait(k.wanted, 0);
             }
@@ -150,7 +150,7 @@ void maker_main(void*) {
         const std::uint32_t wishes = k.wanted.exchange(0, std::memory_order_seq_cst);
         if (wishes & wish::lost_forgotten) the_scheduler.events->forget_lost();
         if (wishes & wish::printed) k.print.load(std::memory_order_relaxed)();
-        if (wishes & wish::owner_let_go) let_owner_go();
+        if (wishes & wish::lock_holder_let_go) let_lock_holder_go();
         if (!(wishes & wish::a_thread)) continue;
         if (the_scheduler.idle_machine_count >= enough_spares) {
             // There are enough idle machines by now, but they may have looked for work before there was any.
@@ -167,10 +167,10 @@ void maker_main(void*) {
         const bool made = make_enough();
         k.failed.store(!made, std::memory_order_relaxed);
         if (made) continue;
-        stands.look(platform::now_ns());
+        stalls.look(platform::real_now_ns());
         // Seq_cst, followed by a look whether the monitor sleeps: either the monitor sees this store before it sleeps
         // (sleep_until_busy), or it is woken.
-        k.not_before_ns.store(platform::now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
+        k.not_before_ns.store(platform::real_now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
         wake_monitor_if_asleep();
     }
 }

@@ -116,8 +116,8 @@ void let_reports_finish() noexcept {
     if (ending.load(std::memory_order_relaxed) == platform::thread_id()) return;
     // Not for ever: the report itself may hang, since what() may do anything.
     platform::atomic<std::uint32_t> never{0};
-    const std::int64_t until = platform::now_ns() + report_patience_ns;
-    while (platform::now_ns() < until) platform::futex_wait_until(never, 0, until);
+    const std::int64_t until = platform::real_now_ns() + report_patience_ns;
+    while (platform::real_now_ns() < until) platform::futex_wait_until(never, 0, until);
     _exit(2);
 }
 

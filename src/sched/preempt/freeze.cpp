@@ -115,7 +115,7 @@ void for_each_asked(F f) noexcept {
 }
 
 void ask(machine* m) noexcept {
-    const std::int64_t now = platform::now_ns();
+    const std::int64_t now = platform::real_now_ns();
     m->asked_ns = now;
     if (!platform::thread_is_running(m->tid)) {
         if (m->asleep_since_ns == 0) m->asleep_since_ns = now;
@@ -129,7 +129,7 @@ void ask(machine* m) noexcept {
 // True: the machine is likely to stop soon. Not if it has been asleep in the kernel for a while; a moment's sleep (a
 // contended lock, a page fault) does not count, since the thread then leaves the kernel and runs.
 bool may_stop_soon(const machine* m, bool patient) noexcept {
-    if (m->asleep_since_ns != 0) return platform::now_ns() - m->asleep_since_ns < settled_ns;
+    if (m->asleep_since_ns != 0) return platform::real_now_ns() - m->asleep_since_ns < settled_ns;
     return patient || platform::thread_cpu_ns(m->tid) - m->asked_cpu_ns < chance_ns;
 }
 
@@ -153,8 +153,8 @@ void stop_condemned_machines() noexcept {
     const auto condemned = [self = platform::thread_id()](const machine* m) {
         return m->tid != self && m->condemned.load(std::memory_order_acquire);
     };
-    const std::int64_t grace = platform::now_ns() + grace_ns;
-    for (bool any = true; any && platform::now_ns() < grace;) {
+    const std::int64_t grace = platform::real_now_ns() + grace_ns;
+    for (bool any = true; any && platform::real_now_ns() < grace;) {
         any = false;
         for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
             // The end of an earlier run() has asked these machines in vain: they are not waited for again.
@@ -162,7 +162,7 @@ void stop_condemned_machines() noexcept {
             const bool excused = m->in_thread_call.load(std::memory_order_relaxed);
             if (!m->frozen.load(std::memory_order_acquire) && !excused) any = true;
         }
-        if (any) platform::futex_wait_until(never, 0, platform::now_ns() + grace_ns / 50);
+        if (any) platform::futex_wait_until(never, 0, platform::real_now_ns() + grace_ns / 50);
     }
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
@@ -171,19 +171,19 @@ void stop_condemned_machines() noexcept {
         m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->freeze_asked.store(true, std::memory_order_release);
     }
-    const std::int64_t begin = platform::now_ns();
+    const std::int64_t begin = platform::real_now_ns();
     for (bool waiting = true; waiting;) {
-        const std::int64_t waited_ns = platform::now_ns() - begin;
+        const std::int64_t waited_ns = platform::real_now_ns() - begin;
         waiting = false;
         for_each_asked([&](machine* m) {
-            if (platform::now_ns() - m->asked_ns >= ask_again_ns) ask(m);
+            if (platform::real_now_ns() - m->asked_ns >= ask_again_ns) ask(m);
             if (m->in_handler.load(std::memory_order_relaxed)) {
                 waiting = waiting || waited_ns < handler_patience_ns;
             } else if (waited_ns < longest_ns && may_stop_soon(m, waited_ns < patience_ns)) {
                 waiting = true;
             }
         });
-        if (waiting) platform::futex_wait_until(never, 0, platform::now_ns() + ask_again_ns / 4);
+        if (waiting) platform::futex_wait_until(never, 0, platform::real_now_ns() + ask_again_ns / 4);
     }
 }
 

@@ -142,7 +142,7 @@ suspicion look_at(pid_t waiter, std::int64_t now_ns, unsigned links = 8) noexcep
 // something), or since it is inside the runtime, where it waits for no lock of libc; except as its thread begins.
 bool may_wait_for_frozen(pid_t tid) noexcept {
     const machine* m = machine_of(tid);
-    return m == nullptr || m->registers.load(std::memory_order_relaxed) != registration::none ||
+    return m == nullptr || m->registration_state.load(std::memory_order_relaxed) != registration::none ||
         (!m->condemned.load(std::memory_order_relaxed) && m->current.load(std::memory_order_relaxed) != nullptr &&
             m->in_runtime.load(std::memory_order_relaxed) == 0);
 }
@@ -178,7 +178,7 @@ const char* name_of_waiter(pid_t tid) noexcept {
     if (tid == the_scheduler.runner.load(std::memory_order_relaxed)) return "the thread that called run()";
     const machine* m = machine_of(tid);
     if (m == nullptr) return "a thread of the program";
-    return m->registers.load(std::memory_order_relaxed) == registration::none ? "a goroutine's thread" : "a new thread";
+    return m->registration_state.load(std::memory_order_relaxed) == registration::none ? "a goroutine's thread" : "a new thread";
 }
 
 // What is said here is said by the thread maker while a goroutine that stands still may hold any lock of the program's:
@@ -308,7 +308,7 @@ void end_frozen_thread(machine* m) noexcept {
 static void hand_to_maker(const suspicion& found) noexcept {
     to_let_go = found;
     letting_go.store(true, std::memory_order_relaxed);
-    want_owner_let_go();
+    want_lock_holder_let_go();
 }
 
 std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
@@ -347,7 +347,7 @@ std::int64_t look_at_frozen(std::int64_t now_ns) noexcept {
     return w.next_ns;
 }
 
-void let_owner_go() noexcept {
+void let_lock_holder_go() noexcept {
     scheduler& s = the_scheduler;
     if (to_let_go.lost != nullptr) {  // nothing can be let go
         say_that_it_stays_locked(to_let_go);
@@ -374,13 +374,13 @@ void let_owner_go() noexcept {
     if (gone_on.unnamed == nullptr) platform::give_right_of_way(gone_on.waiter, gone_on.owner->tid);
     owner_cpu_ns = platform::thread_cpu_ns(gone_on.owner->tid);
     order(gone_on.owner, resume_order::without_processor);
-    gone_on_until_ns = platform::now_ns() + let_go_ns;
+    gone_on_until_ns = platform::real_now_ns() + let_go_ns;
 }
 
-bool owner_goes_on() noexcept {
+bool lock_holder_goes_on() noexcept {
     scheduler& s = the_scheduler;
     if (gone_on_until_ns == 0) return false;
-    const std::int64_t now_ns = platform::now_ns();
+    const std::int64_t now_ns = platform::real_now_ns();
     const bool unnamed = gone_on.unnamed != nullptr;
     const bool had_turn = unnamed && platform::thread_cpu_ns(gone_on.owner->tid) - owner_cpu_ns >= let_unnamed_go_ns;
     if (now_ns < gone_on_until_ns && !had_turn && still_holds(gone_on)) {

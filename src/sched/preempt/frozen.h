@@ -9,15 +9,14 @@
 //            a sanitizer, which keeps records of threads, all stay.
 // Locks      The monitor looks, first after 5 ms, then less and less often, whether the main thread, the thread that
 //            was last inside run() or has called exit(), or any other that was not left behind sleeps for a mutex or a
-//            read-write lock of glibc whose owner (or writer) is one of the kept threads. If that thread still sleeps
-//            for it a tenth of a second later, the thread maker reports it on stderr and lets the owner go on until it
-//            has released the lock, for two seconds at a time; then the owner is frozen again. From when it is let go,
-//            the owner is bound to the CPU on which the waiter went to sleep, where the waiter has precedence when the
-//            lock is released:
-//            otherwise an owner that takes the lock again at once would win each time. If no other thread wants that
-//            CPU, the owner also gets the lowest priority; if others do, it would never get as far as the unlock with
-//            that. An owner's thread keeps both, so it ends with its goroutine. If there are more than `most_looks`
-//            threads, each look takes the next ones, so that every one has its turn.
+//            read-write lock of glibc whose holder (or writer) is one of the kept threads. If that thread still sleeps
+//            for it a tenth of a second later, the thread maker reports it on stderr and lets the holder go on until it
+//            has released the lock, for two seconds at a time; then the holder is frozen again. From when it is let go,
+//            the holder is bound to the CPU on which the waiter went to sleep, where the waiter has precedence when the
+//            lock is released: otherwise a holder that takes the lock again at once would win each time. If no other
+//            thread wants that CPU, the holder also gets the lowest priority; if others do, it would never reach its
+//            unlock with the lowest priority. A holder's thread keeps both, so it ends with its goroutine. If there are
+//            more than `most_looks` threads, each look takes the next ones, so that every one has its turn.
 // Orders     A frozen thread sleeps on resume_word (types.h), as a preempted one does.
 // Unnamed    Nothing records which threads read under a read-write lock, initialise a function-local static or are
 //            inside std::call_once(). If a thread waits for one of these, the kept threads go on in turn, the last
@@ -42,9 +41,9 @@ void freeze_here(machine* m) noexcept;
 // The monitor's look. Returns the time of the next look; 0: there has been no frozen thread yet.
 std::int64_t look_at_frozen(std::int64_t now_ns) noexcept;
 
-// Called by the thread maker: lets go the owner that the monitor has found.
-void let_owner_go() noexcept;
-// Called by the thread maker, each millisecond: true while that owner goes on, for two seconds at most.
-bool owner_goes_on() noexcept;
+// Called by the thread maker: lets go the holder of a lock that the monitor has found.
+void let_lock_holder_go() noexcept;
+// Called by the thread maker, each millisecond: true while that holder goes on, for two seconds at most.
+bool lock_holder_goes_on() noexcept;
 
 }  // namespace dunlin::sched

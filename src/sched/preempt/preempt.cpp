@@ -130,7 +130,7 @@ void sleep_preempted(machine* m, goroutine* g, const void* context) noexcept {
     const platform::thread_use use = platform::this_thread_use();
     m->resumed_cpu_ns = use.cpu_ns;
     m->resumed_sleeps = use.sleeps;
-    m->resumed_ns = platform::now_ns();
+    m->resumed_ns = platform::real_now_ns();
     processor* p = m->handed_p;
     m->handed_p = nullptr;
     give(p, m);
@@ -144,12 +144,12 @@ void ask_to_stop(machine* m) noexcept {
     // Release pairs with the exchange in stop_if_asked(): a handler that sees the request sees answered = 0, and its
     // answer is not overwritten.
     m->preempt_asked.store(true, std::memory_order_release);
-    the_scheduler.hand_offs.freeze_signals.add();
+    the_scheduler.hand_offs.stop_requests.add();
     platform::send_request(m->tid, preemption_signal);
 }
 
 void wait_until_stopped(machine* m) noexcept {
-    const std::int64_t until = platform::now_ns() + stop_patience_ns;
+    const std::int64_t until = platform::real_now_ns() + stop_patience_ns;
     while (m->answered.load(std::memory_order_acquire) == 0 && platform::futex_wait_until(m->answered, 0, until)) {}
 }
 
@@ -181,7 +181,7 @@ static void detach(machine* m) noexcept {
     m->detached.store(true, std::memory_order_relaxed);
 }
 
-void thaw_preempted() noexcept {
+void let_preempted_go() noexcept {
     scheduler& s = the_scheduler;
     if (s.preempted_size.load(std::memory_order_relaxed) == 0) return;
     s.lock.lock();
@@ -192,7 +192,7 @@ void thaw_preempted() noexcept {
         platform::futex_wake(m->resume_word);
     }
     preempted_changed(s);
-    // pairs with the exchange in look_at_detached(), which then sees that they are detached
+    // pairs with the exchange in look_at_detached_machines(), which then sees that they are detached
     s.detached_unlisted.store(true, std::memory_order_release);
     s.lock.unlock();
 }

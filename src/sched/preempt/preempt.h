@@ -23,14 +23,13 @@
 //            handed on, and preempted goroutines have their turns, including the holder. That needs no memory and no
 //            new thread: a preempted machine has its own. A thread that waits inside the runtime (for malloc's lock, to
 //            create a thread) keeps its processor: then the monitor lets all preempted goroutines go on without
-//            processors (thaw_preempted), which needs neither. While the world is stopped there are no turns, and the
-//            thread that stopped it may wait for a lock (a dump allocates). If that lasts, all preempted goroutines go
-//            on too, and none is stopped meanwhile.
+//            processors (let_preempted_go), which needs neither memory nor a new thread. While the world is stopped
+//            there are no turns, and the thread that stopped it may wait for a lock (a dump allocates). If that lasts,
+//            all preempted goroutines go on too, and none is stopped meanwhile.
 // Spin locks A goroutine that is stopped where it waits in a loop (spins_at) has slices of 0.2 ms from then on, until
-// it
-//            has been stopped elsewhere `short_slices_of_spinners` times. The goroutine that it waits for mostly has no
-//            processor, and may itself be stopped; with a FIFO lock it is one particular goroutine. Slices are not even
-//            shorter, because at 0.05 ms nearly all of the time would go into preemptions.
+//            it has been stopped elsewhere `short_slices_of_spinners` times. The goroutine that it waits for mostly has
+//            no processor, and may itself be stopped; with a FIFO lock it is one particular goroutine. Slices are not
+//            even shorter, because at 0.05 ms nearly all of the time would go into preemptions.
 // Rescuer    All this depends on the monitor, so the monitor must never wait for a stopped goroutine, nor for a thread
 //            that waits for one: it takes few locks, each held for moments by threads that cannot be stopped meanwhile
 //            and wait for nothing (docs/locks.md), it allocates nothing, and it leaves to the thread maker everything
@@ -39,10 +38,11 @@
 //            only to a thread that has computed since the monitor's first look, without sleeping once (/proc counts
 //            that). It may enter a call in the microseconds between the check and the signal: on x86-64 the handler
 //            sees that and makes the call again (repeat_interrupted_call).
-// Turns      All other goroutines go first, then the preempted ones in order (with one exception, see pop_preempted);
-//            but when their share of the time is due (retake.cpp, tell_whose_turn) one of them has a turn even if
-//            others are always runnable. A goroutine that was stopped early, for one just woken, goes first and gets
-//            the rest of its slice.
+// Turns      All other goroutines go first, then the preempted ones in order, with two exceptions (pop_preempted): the
+//            second goes first if its CPU is the one that is free, and one in debt misses its turn. But when their
+//            share of the time is due (retake.cpp, tell_whose_turn) one of them has a turn even if others are always
+//            runnable. A goroutine that was stopped early, for one just woken, goes first and gets the rest of its
+//            slice.
 // Source     Shiina et al., "Lightweight Preemptive User-Level Threads" (PPoPP 2021), KLT-switching;
 //            docs/decisions/014-preemption.md.
 // Tests      tests/go/preempt_test.cpp, tests/go/preempt_state_test.cpp, tests/sched/hog_stress_test.cpp,
@@ -82,7 +82,7 @@ void note_spinning(machine* m, const goroutine* g, bool spins) noexcept;
 void stop_if_asked(machine* m, void* context) noexcept;
 
 // Called by the monitor: lets all preempted goroutines go on, without processors.
-void thaw_preempted() noexcept;
+void let_preempted_go() noexcept;
 
 // Called at the end of run(), under the scheduler lock: preempted machines that are stopped where they may stay are
 // left there for good; the others go on, condemned.

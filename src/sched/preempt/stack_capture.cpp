@@ -141,7 +141,7 @@ stack_captures::stack_captures() noexcept {
     // the first call of the unwinder initialises it, under a lock
     [[maybe_unused]] static const stack::trace first = stack::capture_trace();
     for_each_machine(ask);
-    const std::int64_t until = platform::now_ns() + patience_ns;
+    const std::int64_t until = platform::real_now_ns() + patience_ns;
     // Acquire pairs with the release of one_less_pending(); what each machine has written is published by its own
     // state.
     for (std::uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {

@@ -48,29 +48,28 @@
 
 namespace dunlin::inline v0_1::sched {
 
-namespace {
-
-// Break-even of a sleep and a wake is about 17 us of CPU; see docs/decisions/006-spinning.md.
-constexpr std::int64_t watch_ns = 20'000;
-
-}  // namespace
-
 // ---- stealing -------------------------------------------------------------------------------------------------------
 
 namespace {
 
 // Takes the goroutine in run_next of a victim that does not come to it. The goroutine that runs there is likely to park
-// in a moment, and its machine would run the other one with a warm cache, so the thief waits three microseconds first.
+// in a moment, and its machine would run the other one with a warm cache, so the thief waits three microseconds first;
+// longer where the goroutines are to stay together (turns.h, Trial), unless there is other work.
 // Then it takes the victim through the handshake of handshake.h, which succeeds while that machine is in user code.
 goroutine* steal_run_next(processor* victim) noexcept {
     if (victim->run_next.load(std::memory_order_seq_cst) == nullptr) return nullptr;
     const std::uint32_t count = victim->run_next_count.load(std::memory_order_relaxed);
-    const std::int64_t until = platform::now_ns() + run_next_backoff_ns;
-    while (platform::now_ns() < until) platform::pause();
-    if (victim->run_next.load(std::memory_order_relaxed) == nullptr ||
-        victim->run_next_count.load(std::memory_order_relaxed) != count) {
-        return nullptr;
-    }
+    const std::int64_t until = platform::now_ns() + (keeps_together(victim) ? deferred_wait_ns : run_next_backoff_ns);
+    do {
+        const std::int64_t next = std::min(until, platform::now_ns() + run_next_backoff_ns);
+        while (platform::now_ns() < next) platform::pause();
+        // The owner writes that cache line all the time, so looks are rare.
+        if (victim->run_next.load(std::memory_order_relaxed) == nullptr ||
+            victim->run_next_count.load(std::memory_order_relaxed) != count ||
+            the_scheduler.global_size() != 0 || the_scheduler.stopping.load(std::memory_order_relaxed)) {
+            return nullptr;
+        }
+    } while (platform::now_ns() < until);
     if (!victim->retake.try_lock()) return nullptr;
     goroutine* g = nullptr;
     machine* owner = victim->owner.load(std::memory_order_relaxed);
@@ -94,6 +93,7 @@ void count_steal(processor* p, const processor* victim, std::uint32_t n) noexcep
     cell.store(cell.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
+// p's own queue is empty: what is stolen must find room in it.
 goroutine* steal_from(processor* p, processor* victim, bool last_round) noexcept {
     goroutine* half[run_queue::capacity / 2];
     const std::uint32_t n = queue_wake_is_deferred(victim) ? 0 : victim->queue.take_half(half);
@@ -130,9 +130,9 @@ goroutine* steal(machine* m, processor* p) noexcept {
             if (s.stopping.load(std::memory_order_relaxed)) return nullptr;
             processor* victim = s.processor_at(order.position());
             if (victim == p) continue;
-            if (last && collect_from(m, victim)) {
-                if (goroutine* g = find_local(m, p)) return g;
-            }
+            // Even if that finds nothing, because the world stops or it is a preempted goroutine's turn: p has work of
+            // its own now.
+            if (last && collect_from(m, victim)) return find_local(m, p);
             if (victim->state.load(std::memory_order_relaxed) != processor_state::running) continue;
             if (goroutine* g = steal_from(p, victim, last)) return g;
         }
@@ -141,6 +141,11 @@ goroutine* steal(machine* m, processor* p) noexcept {
 }
 
 // ---- spinning -------------------------------------------------------------------------------------------------------
+
+// How long a machine watches. A sleep and a wake take 17 us of CPU of both sides; but the goroutine for which a thread
+// is woken waits for 20 to 50 us as well. While goroutines wait for descriptors, much of what comes is delivered by the
+// poller, which a watcher does not ask. See docs/decisions/006-spinning.md.
+constexpr std::int64_t watch_ns = 60'000, watch_beside_descriptors_ns = 20'000;
 
 // At most half as many machines search as processors are busy; more would only burn CPU. They are also at most half as
 // many as there are CPUs: with more processors than CPUs a searcher takes the CPU of a machine that has work (skynet
@@ -172,7 +177,7 @@ void stop_spinning(machine* m) noexcept {
 
 // Is there a goroutine in another processor's run_next, with no change in any run_next since the last look? The owner
 // writes that cache line all the time, so looks are rare. A goroutine that moves on would be gone before the thief's
-// three microseconds are over.
+// patience is over.
 constexpr unsigned look_at_run_next_every = 16;
 bool run_next_waits(const processor* p, std::uint32_t made, std::uint32_t& puts_before) noexcept {
     std::uint32_t puts = 0;
@@ -200,18 +205,14 @@ bool queues_wait(const processor* p, std::uint32_t made, std::uint64_t& takings_
     return std::exchange(takings_before, takings) == takings && any;
 }
 
-// Step 7, watching. True: something has appeared, search again.
-bool watch_for_work(const processor* p) noexcept {
+// True: something has appeared.
+bool watch(const processor* p) noexcept {
     const scheduler& s = the_scheduler;
-    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread that has the work waits for our CPU
-    // If no other processor runs, work can come only from outside, rarely within microseconds; and a ready descriptor
-    // would not be noticed here.
-    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed))
-        + 1 >= s.max_procs.load(std::memory_order_relaxed)) {
-        return false;
-    }
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
-    const std::int64_t until = platform::now_ns() + watch_ns;
+    const std::int64_t begin = platform::now_ns();
+    const std::int64_t shortest = begin + watch_beside_descriptors_ns;
+    std::int64_t until = s.events->has_waiters() ? shortest : begin + watch_ns;
+    if (const std::int64_t due = earliest_deadline(); due != 0) until = std::clamp(due, shortest, until);
     unsigned looks = 0;
     std::uint32_t puts = 0;
     std::uint64_t takings = 0;
@@ -220,20 +221,44 @@ bool watch_for_work(const processor* p) noexcept {
         if (s.global_size() != 0) return true;
         if (s.stopping.load(std::memory_order_relaxed)) return false;
         if (queues_wait(p, made, takings)) return true;
-        if (++looks % look_at_run_next_every == 0 && run_next_waits(p, made, puts)) return true;
+        if (++looks % look_at_run_next_every != 0) continue;
+        if (run_next_waits(p, made, puts) || p->events_due.load(std::memory_order_relaxed) ||
+            s.preempted_size.load(std::memory_order_relaxed) != 0) {
+            return true;
+        }
+        if (s.events->has_waiters()) until = shortest;
     } while (platform::now_ns() < until);
     return false;
 }
 
+// Step 7, watching. True: search again.
+bool watch_for_work(processor* p) noexcept {
+    const scheduler& s = the_scheduler;
+    if (s.cpus.load(std::memory_order_relaxed) < 2) return false;  // the thread that has the work waits for our CPU
+    // If no other processor runs, work can come only from outside, rarely within microseconds; and a ready descriptor
+    // would not be noticed here.
+    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed))
+        + 1 >= s.max_procs.load(std::memory_order_relaxed)) {
+        return false;
+    }
+    if (!s.events->has_waiters()) return watch(p);
+    if (!p->watches.worth_it()) return false;
+    const bool found = watch(p);
+    p->watches.note(found);
+    return found;
+}
+
 // ---- retiring -------------------------------------------------------------------------------------------------------
 
-// R1: this machine gives its processor up, unless there is something in the global queue after all. `all_idle`: set if
-// all processors are idle now.
+// R1: this machine gives its processor up, unless there is something in the global queue or its own after all, or a
+// preempted goroutine waits. Then it keeps the processor, and returns a goroutine of the global queue, or null: search
+// again. `all_idle`: set if all processors are idle now.
 goroutine* retire(machine* m, bool& all_idle) noexcept {
     scheduler& s = the_scheduler;
     s.lock.lock();
     leave_stacks_to_starved(processor_of(m));
-    if ((s.global.size() != 0 || s.preempted.size != 0) && !s.stopping.load(std::memory_order_relaxed)) {
+    const bool any = s.global.size() != 0 || s.preempted.size != 0 || has_local_work(processor_of(m));
+    if (any && !s.stopping.load(std::memory_order_relaxed)) {
         s.lock.unlock();
         return take_global(processor_of(m));
     }
@@ -266,7 +291,7 @@ bool return_to_lender(machine* m) noexcept {
         advance_tick(p);
         lender->resumed_cpu_ns = cpu_ns;
         lender->resumed_ns = platform::now_ns();
-        give(p, lender);  // last_p before p: enter_slow() compares them (handshake.h, S3)
+        give(p, lender);  // last_p before p: enter_slow() compares them (handshake.h, Q3)
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();
@@ -420,11 +445,12 @@ goroutine* find_work(machine* m) noexcept {
             }
             if (!g && s.global_size() != 0) g = take_global(p);
             if (!g && poll_here()) g = find_local(m, p);
-            if (!g && may_spin(m)) {
+            // With work of its own, which find_local() could not give it, p neither steals nor retires.
+            if (!g && may_spin(m) && !has_local_work(p)) {
                 start_spinning(m);
                 g = steal(m, p);
                 if (!g && s.preempted_size.load(std::memory_order_relaxed) == 0 && p->lender == nullptr &&
-                    watch_for_work(p)) {
+                    !has_local_work(p) && watch_for_work(p)) {
                     continue;
                 }
             }

@@ -9,8 +9,8 @@ namespace dunlin::inline v0_1::sched {
 // processor. Null: the machine is to end.
 goroutine* find_work(machine* m) noexcept;
 
-// Called by a new machine, which has no processor: takes an idle one if there is work for it; or sleeps for the timers,
-// if no other machine does.
+// Called by a new machine, which has no processor: takes an idle one if there is work for it; or sleeps in the
+// poller, if no other machine does.
 void look_for_a_processor(machine* m) noexcept;
 
 }  // namespace dunlin::sched

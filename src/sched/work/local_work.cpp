@@ -111,7 +111,7 @@ goroutine* find_local(machine* m, processor* p) noexcept {
     if (DUNLIN_UNLIKELY(executed >= p->next_look || p->events_due.load(std::memory_order_relaxed))) {
         if (steering* s = steered()) return s->choose(m, p);
         look_at_turns(p, m);
-        p->next_look = executed + (has_short_turns(p) ? look_at_events_every : 1);
+        p->next_look = executed + (looks_at_each_turn(p) ? 1 : look_at_events_every);
         if (!look_at_events(p, true)) return nullptr;
     }
     const slice_state slice = p->slice.load(std::memory_order_relaxed);
@@ -159,7 +159,7 @@ bool look_around(processor* p) noexcept {
 static std::uint32_t sharers() noexcept {
     const scheduler& s = the_scheduler;
     const std::uint32_t procs = s.max_procs.load(std::memory_order_relaxed);
-    if (DUNLIN_LIKELY(!threads_are_lacking())) return procs;
+    if (DUNLIN_LIKELY(!last_thread_failed())) return procs;
     const std::uint32_t idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed));
     return idle < procs ? procs - idle : 1;
 }

@@ -5,7 +5,8 @@
 
 namespace dunlin::inline v0_1::sched {
 
-// The next goroutine of p, or null. Called by a goroutine that is about to leave; must not block.
+// The next goroutine of p, or null. Called by a goroutine that is about to leave. Never parks, and never sleeps for
+// work; takes the scheduler lock for the global queue.
 goroutine* find_local(machine* m, processor* p) noexcept;
 // Takes a batch from the global queue: returns the first, and puts the others into p's queue.
 goroutine* take_global(processor* p) noexcept;
@@ -38,8 +39,7 @@ inline bool find_work_is_due(const processor* p) noexcept { return p->poll_first
 // Fires p's due timers. False: the world stops, and the caller must find no work. `chooses`: the caller is about to
 // choose what to run.
 bool look_at_events(processor* p, bool chooses) noexcept;
-// Fires the due timers of `from`, on m, which is about to choose what to run. Returns how many goroutines became
-// runnable.
+// Fires the due timers of `from`, on m, which is about to choose what to run. Returns how many have fired.
 unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) noexcept;
 
 }  // namespace dunlin::sched

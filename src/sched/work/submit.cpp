@@ -70,8 +70,7 @@ bool push_with_a_look(processor* p, goroutine* g) noexcept {
     }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     if (has_short_turns(p) && (self == nullptr || self->marks.lingers() == 0)) {
-        const std::uint64_t turns = turns_of(p);
-        stamp(g, turns - std::exchange(p->stamped_at, turns));
+        if (const std::uint64_t turns = turns_to_stamp_for(p); turns != 0) stamp(g, turns);
         p->look_at_push(false);
         return false;
     }

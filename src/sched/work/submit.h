@@ -15,8 +15,8 @@ void push_out_of_run_next(processor* p, goroutine* before) noexcept;  // the rar
 // Called first where turns are long, a wait is to be measured, or a trace runs (turns.h, waits.h, trace.h). True: g has
 // been put somewhere, and nothing is left to do.
 bool push_with_a_look(processor* p, goroutine* g) noexcept;
-// Puts g into p's run_next and returns the former occupant. Release publishes *g to a thief that takes it through the
-// handshake.
+// Puts g into p's run_next and returns the former occupant. Release publishes *g; it pairs with the acquire in
+// steal_run_next() and drain_to_global(), which may be on another thread.
 [[gnu::always_inline]] inline goroutine* exchange_run_next(processor* p, goroutine* g) noexcept {
     assert_owner(p);
     goroutine* before = p->run_next.load(std::memory_order_relaxed);

@@ -8,9 +8,9 @@
 #include <sys/syscall.h>
 #include <utility>
 
-#include "sim/timed.h"
+#include "explorer/timed.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -347,4 +347,4 @@ bool timed::system_call(long number, const long (&a)[6], long& result) noexcept 
     return false;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/explore.h"
+#include "explorer/explore.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 class forked_explorer {
 public:
@@ -41,4 +41,4 @@ result in_process_of_its_own(const std::function<result()>& f);
 // Runs the checks of a case at its end (explore.cpp).
 void check_at_end(const std::vector<std::function<void()>>& checks, world::outcome& outcome, std::string* story);
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -28,9 +28,9 @@
 #include <vector>
 
 #include "platform/random.h"
-#include "sim/types.h"
+#include "explorer/types.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 class random_order final : public strategy {
 public:
@@ -197,4 +197,4 @@ private:
     bool done_ = false;
 };
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

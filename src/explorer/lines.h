@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/costs.h"
+#include "explorer/costs.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 enum class access_kind : std::uint8_t { load, store, modify };
 
@@ -48,4 +48,4 @@ private:
     unsigned in_socket_;
 };
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

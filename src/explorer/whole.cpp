@@ -5,12 +5,12 @@
 #include <limits>
 #include <utility>
 
-#include "sim/world.h"
+#include "explorer/world.h"
 
 #include "platform/thread.h"
 #include "stack/signal_frame.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -285,4 +285,4 @@ bool world::system_call(long number, const long (&)[6], long&) noexcept {
     return false;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

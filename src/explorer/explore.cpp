@@ -1,13 +1,13 @@
-#include "sim/explore.h"
+#include "explorer/explore.h"
 
 #include <algorithm>
 #include <charconv>
 #include <stdexcept>
 
-#include "sim/forked.h"
-#include "sim/strategies.h"
+#include "explorer/forked.h"
+#include "explorer/strategies.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -28,7 +28,7 @@ void check_at_end(const std::vector<std::function<void()>>& checks, world::outco
 void require(bool condition, std::string_view what) {
     if (condition) return;
     if (world* w = here()) w->failed(what);
-    if (failure_at_end == nullptr) throw std::logic_error("sim::require() outside of a case");
+    if (failure_at_end == nullptr) throw std::logic_error("explorer::require() outside of a case");
     if (failure_at_end->empty()) *failure_at_end = what;
 }
 
@@ -199,4 +199,4 @@ std::vector<choice> choices_in(std::string_view text) {
     return choices;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

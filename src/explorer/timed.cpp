@@ -1,10 +1,10 @@
-#include "sim/timed.h"
+#include "explorer/timed.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -379,4 +379,4 @@ void timed::fence(std::memory_order order, const std::source_location&) noexcept
     charge(spent::locked, costs_[cost::fence]);
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

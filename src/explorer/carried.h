@@ -9,7 +9,7 @@
 
 #include "stack/context.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 // A thread-local variable of which each virtual thread has its own value, zero at first.
 struct thread_variable {
@@ -37,4 +37,4 @@ void change_over(carried& from, carried& to) noexcept;
 // The same, but `from` never goes on.
 [[noreturn]] void leave_for(carried& from, carried& to) noexcept;
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

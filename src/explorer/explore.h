@@ -3,17 +3,17 @@
 //
 // A case builds its objects and names its threads; it is called before each execution:
 //
-//     const sim::result r = sim::explore({.order = sim::order::exhaustive}, [](sim::scenario& s) {
+//     const explorer::result r = explorer::explore({.order = explorer::order::exhaustive}, [](explorer::scenario& s) {
 //         auto& lock = s.make<platform::futex_lock>("lock");
-//         auto& count = s.make<sim::variable<int>>("count");
+//         auto& count = s.make<explorer::variable<int>>("count");
 //         for (const char* name : {"a", "b"}) s.thread(name, [&] { lock.lock(); count.set(count.get() + 1);
-//         lock.unlock(); }); s.at_end([&] { sim::require(count.get() == 2, "an increment is lost"); });
+//         lock.unlock(); }); s.at_end([&] { explorer::require(count.get() == 2, "an increment is lost"); });
 //     });
 //
 // Must do    A case does the same when it is executed again: no real time, no real threads, no comparison of addresses.
 // Whole      The state of a whole program (options::whole) is that of the process: everything before prepared() is done
 //            once, and each execution is a forked child that goes on from there. Drawn orders only
-//            (src/sim/forked.cpp).
+//            (src/explorer/forked.cpp).
 // Fails      An execution fails by require(), by a data race on a variable, by what ends a process (platform/check.h),
 //            by threads that wait for ever, or by not ending.
 // Then       The list of choices is shortened for as long as it still fails in the same way, and told as a story.
@@ -25,10 +25,10 @@
 #include <utility>
 #include <vector>
 
-#include "sim/types.h"
-#include "sim/world.h"
+#include "explorer/types.h"
+#include "explorer/world.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 // A variable that a lock or an order of steps protects: each access is checked against all others.
 template <class T>
@@ -160,4 +160,4 @@ std::string text_of(const std::vector<choice>& choices);
 // Throws std::invalid_argument, which names the word that is no choice.
 std::vector<choice> choices_in(std::string_view text);
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -1,9 +1,9 @@
 // operations.cpp - what a virtual thread does: accesses, fences, barriers, sleeping and waking.
 #include <algorithm>
 
-#include "sim/world.h"
+#include "explorer/world.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -310,4 +310,4 @@ void world::tell_of(unsigned thread, const std::source_location& where, const st
     *story_ += line;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

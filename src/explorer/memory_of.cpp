@@ -1,9 +1,9 @@
-#include "sim/memory_of.h"
+#include "explorer/memory_of.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 void join(view& to, const view& from) {
     if (to.size() < from.size()) to.resize(from.size());
@@ -174,4 +174,4 @@ bool shared_memory::catch_up(thread_memory& t, std::uintptr_t address) {
     return true;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

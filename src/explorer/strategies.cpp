@@ -1,4 +1,4 @@
-#include "sim/strategies.h"
+#include "explorer/strategies.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "platform/check.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -358,4 +358,4 @@ unsigned replayed_order::pick_value(unsigned count) {
     return std::min<unsigned>(choices_[at_++].which, count - 1);
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

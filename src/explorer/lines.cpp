@@ -1,9 +1,9 @@
-#include "sim/lines.h"
+#include "explorer/lines.h"
 
 #include <algorithm>
 #include <bit>
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 lines::lines(const costs& c)
     : table_(std::size_t{1} << 16), near_ns_(c[cost::line_near]), far_ns_(c[cost::line_far]),
@@ -73,4 +73,4 @@ lines::wait lines::access(const void* at_address, access_kind kind, unsigned cpu
     return w;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

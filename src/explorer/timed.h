@@ -28,11 +28,11 @@
 #include <vector>
 
 #include "platform/simulated.h"
-#include "sim/carried.h"
-#include "sim/costs.h"
-#include "sim/lines.h"
+#include "explorer/carried.h"
+#include "explorer/costs.h"
+#include "explorer/lines.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 enum class spent : std::uint8_t { work, plain, locked, lines, spinning, kernel, barriers, interrupted, count };
 
@@ -243,4 +243,4 @@ private:
 // The simulation of this kind that runs on this thread.
 timed* timed_here() noexcept;
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/types.h"
+#include "explorer/types.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 // A value that was stored.
 struct stored {
@@ -100,4 +100,4 @@ private:
     view total_;  // what sequentially consistent operations have shown
 };
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 inline constexpr unsigned max_threads = 12;
 
@@ -120,4 +120,4 @@ public:
     virtual void ended(std::size_t steps) = 0;
 };
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 enum class cost : std::uint8_t {
     plain_ps,           // the instructions up to the next switch point, in picoseconds
@@ -69,4 +69,4 @@ private:
     std::int64_t ns_[static_cast<std::size_t>(cost::count)] = {};
 };
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

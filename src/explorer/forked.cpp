@@ -1,4 +1,4 @@
-#include "sim/forked.h"
+#include "explorer/forked.h"
 
 #include <cerrno>
 #include <csignal>
@@ -11,7 +11,7 @@
 
 #include "platform/syscall.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -190,4 +190,4 @@ result in_process_of_its_own(const std::function<result()>& f) {
     return r;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

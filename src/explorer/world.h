@@ -41,11 +41,11 @@
 #include <vector>
 
 #include "platform/simulated.h"
-#include "sim/carried.h"
-#include "sim/memory_of.h"
-#include "sim/types.h"
+#include "explorer/carried.h"
+#include "explorer/memory_of.h"
+#include "explorer/types.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 struct settings {
     memory model = memory::tso;
@@ -245,4 +245,4 @@ private:
 // The simulation that runs on this thread; null: none.
 world* here() noexcept;
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -1,4 +1,4 @@
-#include "sim/carried.h"
+#include "explorer/carried.h"
 
 #include <cstring>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 #include "sched/data/current.h"
 #include "stack/exception_state.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -63,4 +63,4 @@ void begin_at(carried& t, void (*entry)()) {
     stack::jump_context(&to.context);
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

@@ -1,8 +1,8 @@
-#include "sim/costs.h"
+#include "explorer/costs.h"
 
 #include <algorithm>
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -71,4 +71,4 @@ bool costs::set(std::string_view name, std::int64_t ns) noexcept {
     return true;
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer

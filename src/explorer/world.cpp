@@ -1,11 +1,11 @@
-#include "sim/world.h"
+#include "explorer/world.h"
 
 #include <algorithm>
 #include <cerrno>
 
 #include "platform/check.h"
 
-namespace dunlin::inline v0_1::sim {
+namespace dunlin::inline v0_1::explorer {
 
 namespace {
 
@@ -243,4 +243,4 @@ void world::mix(std::uint64_t value) noexcept {
     outcome_.hash = h ^ (h >> 32);
 }
 
-}  // namespace dunlin::sim
+}  // namespace dunlin::explorer
