@@ -103,15 +103,15 @@ public:
 
     /// Messages for `subject` ("a.*.c", "a.>" too) from now on: when this returns, the connected server knows the
     /// subscription; the other servers of the cluster learn it soon after.
-    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm, or until `ctx` is
-    ///           done.
+    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm;
+    ///           context_cancelled: `ctx` is done first.
     subscription subscribe(const std::string& subject, const subscribe_options& o, const context& ctx = {}) const;
     subscription subscribe(const std::string& subject) const;
 
     /// Asks the servers of `subject`, one of which answers. The deadline of `ctx` and its trace_id are sent along; when
     /// `ctx` is done before the answer is here, the handler's context is cancelled. Without a deadline
     /// connect_options::confirm applies.
-    /// Throws    errc::no_responders, busy, handler_failed, not_confirmed.
+    /// Throws    errc::no_responders, busy, handler_failed, not_confirmed; context_cancelled: `ctx` is done first.
     message request(
         const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
 
