@@ -5,6 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "sched/data/current.h"
+#include "sched/data/types.h"
+#include "sched/machines/handshake.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -58,5 +61,49 @@ TEST_P(GlobalWait, WhatAPlainThreadStartsDoesNotWaitForSixtyOneSlicesEach) {
 }
 
 EACH_P(GlobalWait);
+
+using namespace dunlin::sched;
+
+class GlobalWaitSteps : public support::runtime_test {
+protected:
+    // Not inlined: the goroutine may be on another thread than at the last call.
+    [[gnu::noinline]] static processor* this_processor() { return processor_of(current_machine()); }
+};
+
+// The monitor ends a slice in the round in which it tells of a timer that is due. So the goroutine that the timer
+// readies comes between two that ready each other, and has the last turn of their slice. It readies none.
+TEST_F(GlobalWaitSteps, AGoroutineThatComesAsTheSliceEndsDoesNotLetOthersWaitForSlicesEach) {
+    constexpr int started = 50;
+    std::size_t left = started;
+    dunlin::run({.max_procs = 1}, [&] {
+        std::atomic<int> ran{0};
+        dunlin::chan<int> comes;
+        dunlin::wait_group others;
+        others.go([&] {
+            while (comes.recv()) {
+            }
+        });
+        for (bool so = false; !so;) {
+            ran = 0;
+            dunlin::sleep_for(1ms);  // a new slice
+            std::thread starter([&] {
+                for (int i = 0; i < started; ++i) {
+                    dunlin::go([&] {
+                        if (ran++ == 0) left = the_scheduler.global_size();
+                    });
+                }
+            });
+            starter.join();
+            processor* p = this_processor();
+            p->slice.store(slice_state::over);
+            comes.send(1);
+            so = ran == 0 && p->run_next.load() != nullptr;
+            support::eventually([&] { return ran == started; });
+        }
+        comes.close();
+        others.wait();
+    });
+    EXPECT_EQ(left, 0u);
+}
 
 }  // namespace

@@ -49,14 +49,16 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
 
 // The slice is over. `chain`, if not null, is the goroutine last readied by goroutines that ready each other and have
 // used up their time. It queues like all others, behind a whole batch of the global queue: if only one goroutine were
-// taken from there in each slice of the chain, a thousand would wait for ten seconds. Without a chain only one is
-// taken, since a batch behind the youngest child would keep joins from running their children in place
-// (must_look_around).
+// taken from there in each slice of the chain, a thousand would wait for ten seconds. The same where the slice's last
+// turn was that of a goroutine in run_next which has readied none: a sleeper perhaps, whose timer fired as the monitor
+// ended the slice, and which took run_next from a chain. Otherwise only one is taken, since a batch behind the youngest
+// child would keep joins from running their children in place (must_look_around).
 [[gnu::noinline]] goroutine* begin_slice(processor* p, goroutine* chain) noexcept {
+    const bool run_next_had_turn = p->slice.load(std::memory_order_relaxed) == slice_state::run_next_had_turn;
     p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
     advance_tick(p);
     goroutine* g = nullptr;
-    if (the_scheduler.global_size() != 0) g = chain != nullptr ? take_global(p) : take_one_global(p);
+    if (the_scheduler.global_size() != 0) g = run_next_had_turn ? take_global(p) : take_one_global(p);
     if (chain != nullptr) {
         push_local(p, chain);
         submit_barrier();  // S2 of wake.h: without it an idle processor may be missed, and the chain would wait for
