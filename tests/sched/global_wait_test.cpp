@@ -20,45 +20,54 @@ std::chrono::nanoseconds cpu_time() {
     return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
-class GlobalWait : public support::each_p {};
-
-// On each processor two goroutines that ready each other, and one that comes every millisecond and begins a slice each
-// time: the 61st slice is a long time to wait for. What a plain thread starts comes as a batch at the end of one of
-// 10 ms. CPU time, so that a machine that is busy otherwise does not count.
-TEST_P(GlobalWait, WhatAPlainThreadStartsDoesNotWaitForSixtyOneSlicesEach) {
-    constexpr int started = 300;
-    std::chrono::nanoseconds took{};
-    run([&] {
-        std::atomic<bool> stop{false};
-        std::atomic<int> ran{0};
-        std::vector<dunlin::chan<int>> values(procs());
-        dunlin::wait_group others;
-        for (auto& v : values) {
-            others.go([&] {
-                while (!stop) v.send(1);
-                v.close();
+class GlobalWait : public support::each_p {
+protected:
+    // On each processor two goroutines that ready each other, and one that comes at each `period` and moves the tick.
+    // What a plain thread starts comes as a batch at the end of a slice of 10 ms. CPU time, so that a machine that is
+    // busy otherwise does not count.
+    void what_a_plain_thread_starts_runs_soon(std::chrono::nanoseconds period) {
+        constexpr int started = 300;
+        std::chrono::nanoseconds took{};
+        run([&] {
+            std::atomic<bool> stop{false};
+            std::atomic<int> ran{0};
+            std::vector<dunlin::chan<int>> values(procs());
+            dunlin::wait_group others;
+            for (auto& v : values) {
+                others.go([&] {
+                    while (!stop) v.send(1);
+                    v.close();
+                });
+                others.go([&] {
+                    while (v.recv()) {
+                    }
+                });
+                others.go([&] {
+                    while (!stop) dunlin::sleep_for(period);
+                });
+            }
+            const auto before = cpu_time();
+            std::thread starter([&] {
+                for (int i = 0; i < started; ++i) dunlin::go([&] { ++ran; });
             });
-            others.go([&] {
-                while (v.recv()) {
-                }
-            });
-            others.go([&] {
-                while (!stop) dunlin::sleep_for(1ms);
-            });
-        }
-        const auto before = cpu_time();
-        std::thread starter([&] {
-            for (int i = 0; i < started; ++i) dunlin::go([&] { ++ran; });
+            while (ran < started) dunlin::sleep_for(1ms);
+            took = cpu_time() - before;
+            starter.join();
+            stop = true;
+            others.wait();
         });
-        while (ran < started) dunlin::sleep_for(1ms);
-        took = cpu_time() - before;
-        starter.join();
-        stop = true;
-        others.wait();
-    });
-    // At P = 1 three batches; at 60 ms each they took eighteen seconds.
-    EXPECT_LT(took, started * 2ms);
+        // At P = 1 three batches; at 60 ms each they took eighteen seconds.
+        EXPECT_LT(took, started * 2ms);
+    }
+};
+
+// The 61st slice is a long time to wait for.
+TEST_P(GlobalWait, WhatAPlainThreadStartsDoesNotWaitForSixtyOneSlicesEach) {
+    what_a_plain_thread_starts_runs_soon(1ms);
 }
+
+// One goroutine comes from the global queue at each 61st tick, in less than a slice.
+TEST_P(GlobalWait, WhatAPlainThreadStartsDoesNotWaitForATickEach) { what_a_plain_thread_starts_runs_soon(100us); }
 
 EACH_P(GlobalWait);
 
@@ -71,39 +80,99 @@ protected:
 };
 
 // The monitor ends a slice in the round in which it tells of a timer that is due. So the goroutine that the timer
-// readies comes between two that ready each other, and has the last turn of their slice. It readies none.
+// readies comes between two that ready each other, and has the last turn of their slice, or the slice ends in its turn.
+// It readies none.
 TEST_F(GlobalWaitSteps, AGoroutineThatComesAsTheSliceEndsDoesNotLetOthersWaitForSlicesEach) {
     constexpr int started = 50;
-    std::size_t left = started;
-    dunlin::run({.max_procs = 1}, [&] {
-        std::atomic<int> ran{0};
-        dunlin::chan<int> comes;
-        dunlin::wait_group others;
-        others.go([&] {
-            while (comes.recv()) {
-            }
-        });
-        for (bool so = false; !so;) {
-            ran = 0;
-            dunlin::sleep_for(1ms);  // a new slice
-            std::thread starter([&] {
-                for (int i = 0; i < started; ++i) {
-                    dunlin::go([&] {
-                        if (ran++ == 0) left = the_scheduler.global_size();
-                    });
+    for (const bool ends_in_its_turn : {false, true}) {
+        std::size_t left = started;
+        dunlin::run({.max_procs = 1}, [&] {
+            std::atomic<int> ran{0};
+            dunlin::chan<int> comes;
+            dunlin::wait_group others;
+            others.go([&] {
+                while (comes.recv()) {
+                    if (ends_in_its_turn) this_processor()->slice.store(slice_state::over);
                 }
             });
-            starter.join();
-            processor* p = this_processor();
-            p->slice.store(slice_state::over);
-            comes.send(1);
-            so = ran == 0 && p->run_next.load() != nullptr;
-            support::eventually([&] { return ran == started; });
+            for (bool so = false; !so;) {
+                ran = 0;
+                dunlin::sleep_for(1ms);  // a new slice
+                std::thread starter([&] {
+                    for (int i = 0; i < started; ++i) {
+                        dunlin::go([&] {
+                            if (ran++ == 0) left = the_scheduler.global_size();
+                        });
+                    }
+                });
+                starter.join();
+                processor* p = this_processor();
+                if (!ends_in_its_turn) p->slice.store(slice_state::over);
+                comes.send(1);
+                so = ran == 0 && p->run_next.load() != nullptr;
+                support::eventually([&] { return ran == started; });
+            }
+            comes.close();
+            others.wait();
+        });
+        EXPECT_EQ(left, 0u) << ends_in_its_turn;
+    }
+}
+
+void compute(std::chrono::nanoseconds time) {
+    const auto thread_time = [] {
+        timespec t{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+    };
+    for (const auto until = thread_time() + time; thread_time() < until;) {
+    }
+}
+
+class Turns : public support::runtime_test {};
+
+// Each turn of a goroutine that computes begins a tick, sooner than the slice of two that ready each other would end.
+TEST_F(Turns, OfManyThatComputeDoNotLetAChainKeepOthersWaiting) {
+    dunlin::run({.max_procs = 1}, [] {
+        std::atomic<bool> over{false}, ran{false};
+        dunlin::wait_group all;
+        for (int i = 0; i < 100; ++i) {
+            all.go([&] {
+                while (!over) {
+                }
+            });
         }
-        comes.close();
-        others.wait();
+        dunlin::chan<int> values;
+        all.go([&] {
+            while (values.recv()) {
+            }
+        });
+        for (const auto until = std::chrono::steady_clock::now() + 600ms; std::chrono::steady_clock::now() < until;)
+            values.send(1);
+        all.go([&] { ran = true; });
+        while (!ran) values.send(1);  // the watchdog ends it
+        over = true;
+        values.close();
+        all.wait();
     });
-    EXPECT_EQ(left, 0u);
+}
+
+// The turn of a preempted goroutine comes while a new one computes, which is then preempted as well.
+TEST_F(Turns, OfPreemptedGoroutinesComeWhileNewOnesCompute) {
+    constexpr int count = 100;
+    std::atomic<int> begun{0}, done{0}, done_before{0};
+    dunlin::run({.max_procs = 1}, [&] {
+        dunlin::wait_group all;
+        for (int i = 0; i < count; ++i) {
+            all.go([&] {
+                if (++begun == count) done_before = done.load();
+                compute(15ms);
+                ++done;
+            });
+        }
+        all.wait();
+    });
+    EXPECT_GE(done_before, 3);
 }
 
 }  // namespace

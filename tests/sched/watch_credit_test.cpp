@@ -1,10 +1,17 @@
 // When a machine watches for work beside waits for descriptors: as long as watches find some, and now and then.
 #include "sched/data/watch_credit.h"
 
-#include <gtest/gtest.h>
+#include <atomic>
+#include <span>
+
+#include <dunlin/fs.hpp>
+
+#include "sched/data/types.h"
+#include "support/runtime_test.h"
 
 namespace {
 
+using namespace std::chrono_literals;
 using dunlin::sched::watch_credit;
 
 // Of `times` machines that find no work, how many watch; each watch finds work, or none does.
@@ -46,6 +53,34 @@ TEST(WatchCredit, AllWatchWhereOneInFiveFindsWork) {
         ASSERT_TRUE(credit.worth_it()) << i;
         credit.note(i % 5 == 0);
     }
+}
+
+// A copy: the processor's own is its owner's.
+bool is_used_up(watch_credit credit) { return watches_among(15, credit, false) <= 1; }
+
+class Watches : public support::runtime_test {};
+
+// The one processor that has work computes, the other one comes to a goroutine that a timer readies and finds no more.
+TEST_F(Watches, EndBesideAWaitForADescriptorWhereTheyFindNothing) {
+    dunlin::run({.max_procs = 2}, [] {
+        auto [from, to] = dunlin::fs::pipe();
+        std::atomic<bool> over{false};
+        dunlin::wait_group others;
+        others.go([&] {
+            char c;
+            static_cast<void>(from.read_some(std::span(&c, 1)));
+        });
+        others.go([&] {
+            while (!over) {
+            }
+        });
+        const auto& s = dunlin::sched::the_scheduler;
+        while (!is_used_up(s.processor_at(0)->watches) && !is_used_up(s.processor_at(1)->watches))
+            dunlin::sleep_for(200us);
+        over = true;
+        to.close();
+        others.wait();
+    });
 }
 
 }  // namespace

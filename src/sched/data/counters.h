@@ -30,8 +30,9 @@ struct processor_counters {
     counter ended;              // goroutines ended on it
     counter switches;           // goroutines executed, run_next included
     counter run_next_hits;      // of these, taken from run_next
-    counter global_hits;        // batches taken from the global queue, the 61st tick included
+    counter global_hits;        // visits of the global queue that found something, the 61st tick included
     counter global_tick_hits;   // of these, by the 61st tick
+    counter global_batches;     // of these, as many as were p's share
     counter overflows;          // half of the queue moved to the global one
     counter steals;             // successful steals by this P
     counter stolen;             // goroutines that this P has stolen

@@ -12,8 +12,8 @@ struct machine;
 struct monitor_notes {
     std::uint32_t tick = 0;
     std::int64_t tick_since_ns = 0;
-    // Since when the global queue has not been empty although the processor has taken nothing from it.
-    std::uint64_t global_hits = 0;
+    // Since when the global queue has not been empty although the processor has not taken its share.
+    std::uint64_t global_batches = 0;
     std::int64_t global_since_ns = 0;
     std::uint32_t run_next = 0;
     std::uint64_t takings = 0;

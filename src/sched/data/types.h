@@ -332,7 +332,7 @@ struct alignas(platform::false_sharing_range) processor {
     owned<std::uint32_t> turn_ns{unknown_turn_ns};
     // owner: find_local() looks at timers and turns when the count of switches has reached this
     std::uint64_t next_look = 0;
-    turn_trial trial;                           // owner
+    turn_trial trial;                           // owner; thieves read a part of it
     std::uint64_t turns_from = 0;               // owner: the count of turns when they were last looked at,
     std::int64_t turns_since_ns = 0;            // and when that was
     std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
@@ -351,8 +351,8 @@ struct alignas(platform::false_sharing_range) processor {
     goroutine* free_goroutines = nullptr;       // owner: the magazine in use
     goroutine* full_magazine = nullptr;         // owner: one in reserve, or null
     owned<std::uint32_t> free_goroutine_count;  // owner
-    std::uint64_t next_id = 0;                  // owner: ids left in the batch
-    std::uint64_t last_id = 0;
+    std::uint64_t next_id = 0, last_id = 0;     // owner: ids left in the batch
+    std::uint64_t joins_before_slice = 0;       // owner: counts.in_place_joins when the last slice began
     std::uint32_t looked_at_tick = 1;           // owner: the tick at which the owner last checked whether to poll
     bool poll_first = false;                    // owner: find_work() polls before it looks anywhere else
     std::int64_t next_poll_ns = 0;              // owner: no such check before this

@@ -55,6 +55,7 @@
 #include "sched/monitor/thread_maker.h"
 #include "sched/preempt/preempt.h"
 #include "sched/queues/global_queue.h"
+#include "sched/work/local_work.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -94,20 +95,31 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
     return deadline != 0 && deadline <= now;
 }
 
+// True: the slice that went on is over.
+bool end_slice(processor* p) noexcept {
+    if (p->slice.load(std::memory_order_relaxed) != slice_state::goes_on) return false;
+    p->slice.store(slice_state::over, std::memory_order_relaxed);
+    return true;
+}
+
 // ---- taking and handing on ------------------------------------------------------------------------------------------
 
-// p has no machine, and belongs to the caller.
+// p has no machine, and belongs to the caller. A pending end of the slice stays: the goroutines there have waited.
 void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size() != 0;
-    p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
+    // The turn was told while a goroutine computed that was just taken off p: without this, new goroutines that compute
+    // for a slice each would keep preempted ones from ever having one.
+    const bool turn = turn_of_preempted(p);
+    if (turn) p->slice.store(slice_state::over, std::memory_order_relaxed);
     if (!s.stopping.load(std::memory_order_relaxed)) {
-        if (wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
+        if (!turn && wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (const machine* m = resume_one_with(p, free_cpu)) {
             // without this its short turn would not end before the next round
             if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
             return;
         }
+        if (turn && wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
         if (wanted && start_wired_machine(p)) return;
     }
     s.lock.lock();
@@ -147,6 +159,9 @@ bool take(processor* p, machine* m, std::int64_t used_ns, tracing::taking how) n
     }
     if (taken && DUNLIN_UNLIKELY(tracing::on())) tracing::note_taken(p, m, how);
     p->retake.unlock();
+    // What waits on p has waited for a slice. Otherwise turns of such goroutines, each of which begins a tick, would
+    // keep a chain's slice from ever ending.
+    if (taken && how == tracing::taking::from_hog) end_slice(p);
     return taken;
 }
 
@@ -373,20 +388,19 @@ void tell_whose_turn(outlook& o) noexcept {
 // A chain of goroutines that ready each other, or run each other in place, does not advance its processor's tick: the
 // whole chain is one slice. When it has lasted ten milliseconds, the other goroutines in the queue have their turn
 // (find_local). The same holds when goroutines have waited in the global queue for as long: 61 ticks may be 61 slices.
+// Goroutines that come from there one at a time, at a tick or for one that yields, change nothing: the others wait on.
+// A wait that ends no slice, because a slice's end is pending already, goes on.
 void look_at_slice(processor* p, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
-    const std::uint64_t global_hits = p->counts.global_hits.get();
+    const std::uint64_t batches = p->counts.global_batches.get();
     const bool goes_on = tick == n.tick;
-    const bool global_waits = the_scheduler.global_size() != 0 && global_hits == n.global_hits;
+    const bool global_waits = the_scheduler.global_size() != 0 && batches == n.global_batches;
     n.tick = tick;
-    n.global_hits = global_hits;
+    n.global_batches = batches;
     if (!goes_on) n.tick_since_ns = o.now_ns;
     if (!global_waits) n.global_since_ns = o.now_ns;
-    if (o.now_ns - std::min(n.tick_since_ns, n.global_since_ns) < slice_ns) return;
-    if (p->slice.load(std::memory_order_relaxed) == slice_state::goes_on) {
-        p->slice.store(slice_state::over, std::memory_order_relaxed);
-    }
+    if (o.now_ns - std::min(n.tick_since_ns, n.global_since_ns) < slice_ns || !end_slice(p)) return;
     n.tick_since_ns = n.global_since_ns = o.now_ns;
     o.effect = true;
 }
@@ -417,7 +431,9 @@ void look_at_processors(outlook& o) noexcept {
         processor* p = s.processor_at(i);
         if (p->state.load(std::memory_order_relaxed) != processor_state::running) {
             p->notes.owner = nullptr;
-            p->notes.tick_since_ns = p->notes.global_since_ns = o.now_ns;
+            // Who stops the world again and again does not make waiters young.
+            if (p->state.load(std::memory_order_relaxed) != processor_state::stopped)
+                p->notes.tick_since_ns = p->notes.global_since_ns = o.now_ns;
             continue;
         }
         look_at_slice(p, o);

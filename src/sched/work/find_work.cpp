@@ -374,6 +374,7 @@ bool sleep_for_events(machine* m) noexcept {
     }
     if (back && due) collect_everywhere(m);
     s.events->deliver(found);
+    if (!back && found.count != 0) call_monitor_if_all_stuck();  // it was brought from outside
     if (back && in_hand) {
         wake_monitor_if_asleep();
         const std::int64_t next = due ? earliest_deadline() : 0;

@@ -48,17 +48,18 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
 }
 
 // The slice is over. `chain`, if not null, is the goroutine last readied by goroutines that ready each other and have
-// used up their time. It queues like all others, behind a whole batch of the global queue: if only one goroutine were
-// taken from there in each slice of the chain, a thousand would wait for ten seconds. The same where the slice's last
-// turn was that of a goroutine in run_next which has readied none: a sleeper perhaps, whose timer fired as the monitor
-// ended the slice, and which took run_next from a chain. Otherwise only one is taken, since a batch behind the youngest
-// child would keep joins from running their children in place (must_look_around).
+// used up their time. It queues like all others, behind p's whole share of the global queue: if only one goroutine were
+// taken from there in each slice, a thousand would wait for ten seconds. Only one is taken if joins have run children
+// in place in this slice, unless it was a chain's: the share behind the youngest child would keep them from that
+// (must_look_around).
 [[gnu::noinline]] goroutine* begin_slice(processor* p, goroutine* chain) noexcept {
-    const bool run_next_had_turn = p->slice.load(std::memory_order_relaxed) == slice_state::run_next_had_turn;
+    const std::uint64_t joins = p->counts.in_place_joins.get();
+    const bool joins_look_there = std::exchange(p->joins_before_slice, joins) != joins;
     p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
     advance_tick(p);
     goroutine* g = nullptr;
-    if (the_scheduler.global_size() != 0) g = run_next_had_turn ? take_global(p) : take_one_global(p);
+    if (the_scheduler.global_size() != 0)
+        g = chain == nullptr && joins_look_there ? take_one_global(p) : take_global(p);
     if (chain != nullptr) {
         push_local(p, chain);
         submit_barrier();  // S2 of wake.h: without it an idle processor may be missed, and the chain would wait for
@@ -186,6 +187,7 @@ goroutine* take_global(processor* p) noexcept {
                                          // left
     advance_tick(p);
     p->counts.global_hits.add();
+    p->counts.global_batches.add();
     if (got > 1) {
         p->queue.push_all(batch + 1, static_cast<std::uint32_t>(got - 1));
         wake_if_idle();
