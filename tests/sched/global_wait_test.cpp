@@ -107,6 +107,7 @@ TEST_F(GlobalWaitSteps, AGoroutineThatComesAsTheSliceEndsDoesNotLetOthersWaitFor
                 });
                 starter.join();
                 processor* p = this_processor();
+                p->global_had_slice = false;
                 if (!ends_in_its_turn) p->slice.store(slice_state::over);
                 comes.send(1);
                 so = ran == 0 && p->run_next.load() != nullptr;
@@ -145,6 +146,36 @@ TEST_F(GlobalWaitTurns, OfManyThatComputeDoNotLetAChainKeepOthersWaiting) {
         values.close();
         all.wait();
     });
+}
+
+// Each of those in the global queue computes for a slice, and ends the slice when it is preempted.
+TEST_F(GlobalWaitTurns, OfTheGlobalQueueDoNotLetTheLocalQueueWaitUntilItIsEmpty) {
+    constexpr int started = 300;
+    std::atomic<int> begun{0}, begun_before{started};
+    dunlin::run({.max_procs = 1}, [&] {
+        std::atomic<bool> over{false}, ran{false};
+        dunlin::wait_group all;
+        all.go([&] {
+            begun_before = begun.load();
+            ran = true;
+        });
+        all.go([] {});  // run_next
+        std::thread starter([&] {
+            for (int i = 0; i < started; ++i) {
+                all.go([&] {
+                    ++begun;
+                    while (!over) {
+                    }
+                });
+            }
+        });
+        while (!ran) {
+        }
+        starter.join();
+        over = true;
+        all.wait();
+    });
+    EXPECT_LT(begun_before, started / 2);
 }
 
 // The turn of a preempted goroutine comes while a new one computes, which is then preempted as well.

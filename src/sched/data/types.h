@@ -338,8 +338,7 @@ struct alignas(platform::false_sharing_range) processor {
     std::uint32_t operations = 0;               // owner: on channels and timers (park/biased_lock.h), in this turn
     std::uint32_t readied_at = 0;               // owner: the count of operations at readied_ns
     std::uint32_t readied = 0;                  // owner: how often the running goroutine has readied another, this turn
-    // owner: when the running goroutine last readied another; 0: not in this turn, or not noted
-    std::int64_t readied_ns = 0;
+    std::int64_t readied_ns = 0;                // owner: when it last did so; 0: not in this turn, or not noted
     // owner; the monitor and thieves read. Not raised when run_next inherits the slice
     platform::atomic<std::uint32_t> tick{0};
     platform::atomic<bool> events_due{false};        // set by the monitor: look at the timers now
@@ -352,7 +351,8 @@ struct alignas(platform::false_sharing_range) processor {
     goroutine* full_magazine = nullptr;         // owner: one in reserve, or null
     owned<std::uint32_t> free_goroutine_count;  // owner
     std::uint64_t next_id = 0, last_id = 0;     // owner: ids left in the batch
-    std::uint64_t joins_before_slice = 0;       // owner: counts.in_place_joins when the last slice began
+    std::uint64_t joins_before_slice = 0;       // owner: counts.in_place_joins when the last slice began,
+    bool global_had_slice = false;              // and whether it began with a goroutine from the global queue
     std::uint32_t looked_at_tick = 1;           // owner: the tick at which the owner last checked whether to poll
     bool poll_first = false;                    // owner: find_work() polls before it looks anywhere else
     std::int64_t next_poll_ns = 0;              // owner: no such check before this

@@ -3,6 +3,7 @@
 #include "platform/futex.h"
 #include "platform/thread.h"
 #include "sched/machines/handshake.h"
+#include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -55,7 +56,9 @@ machine* take_next_in_turn(int cpu) noexcept {
 
 void resume(machine* m, processor* p) noexcept {
     p->slice_used_ns = m->slice_used_ns;
-    p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
+    // What waits on p waits on: if m's goroutine leaves early, its turn has not begun a slice for a chain.
+    const bool others = has_local_work(p) || the_scheduler.global_size() != 0;
+    p->slice.store(others ? slice_state::over : slice_state::goes_on, std::memory_order_relaxed);
     advance_tick(p);
     m->handed_p = p;
     // Release publishes handed_p and what the processor's last owner did; pairs with the acquire in sleep_preempted().

@@ -105,7 +105,8 @@ bool end_slice(processor* p) noexcept {
 // ---- taking and handing on ------------------------------------------------------------------------------------------
 
 // p has no machine, and belongs to the caller. A pending end of the slice stays: the goroutines there have waited.
-void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
+// False: a preempted goroutine has got p, whose turn it was, although others want it.
+bool hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     scheduler& s = the_scheduler;
     const bool wanted = o.runnable != 0 || timer_is_due(p, o.now_ns) || s.global_size() != 0;
     // The turn was told while a goroutine computed that was just taken off p: without this, new goroutines that compute
@@ -113,14 +114,14 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     const bool turn = turn_of_preempted(p);
     if (turn) p->slice.store(slice_state::over, std::memory_order_relaxed);
     if (!s.stopping.load(std::memory_order_relaxed)) {
-        if (!turn && wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
+        if (!turn && wanted && start_idle_machine(p, false, wake_place::anywhere)) return true;
         if (const machine* m = resume_one_with(p, free_cpu)) {
             // without this its short turn would not end before the next round
             if (m->spins != 0) o.look_again_at(o.now_ns + spin_slice_ns);
-            return;
+            return !turn || !wanted;
         }
-        if (turn && wanted && start_idle_machine(p, false, wake_place::anywhere)) return;
-        if (wanted && start_wired_machine(p)) return;
+        if (turn && wanted && start_idle_machine(p, false, wake_place::anywhere)) return true;
+        if (wanted && start_wired_machine(p)) return true;
     }
     s.lock.lock();
     const bool stopping = s.stopping.load(std::memory_order_relaxed);
@@ -131,6 +132,7 @@ void hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     retire_barrier();
     if (work_anywhere()) wake_if_idle();
     if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
+    return true;
 }
 
 // True: there is a machine for the processor.
@@ -307,8 +309,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         // one of them may be stale.
         if (g->state.load(std::memory_order_relaxed) == goroutine_state::preempted) free_cpu = m->slept_on_cpu;
     }
-    hand_on(p, o, free_cpu);
-    if (o.urgent) {
+    if (hand_on(p, o, free_cpu) && o.urgent) {
         o.urgent = false;
         s.urgent.store(false, std::memory_order_relaxed);
     }

@@ -58,8 +58,12 @@ constexpr std::int64_t poll_every_ns = 1'000'000;
     p->slice.store(slice_state::goes_on, std::memory_order_relaxed);
     advance_tick(p);
     goroutine* g = nullptr;
-    if (the_scheduler.global_size() != 0)
+    // Where each goroutine computes for a slice, neither queue is to wait until the other one is empty.
+    const bool local_queues_turn = std::exchange(p->global_had_slice, false) && p->queue.size() != 0;
+    if (!local_queues_turn && the_scheduler.global_size() != 0) {
         g = chain == nullptr && joins_look_there ? take_one_global(p) : take_global(p);
+        p->global_had_slice = g != nullptr;
+    }
     if (chain != nullptr) {
         push_local(p, chain);
         submit_barrier();  // S2 of wake.h: without it an idle processor may be missed, and the chain would wait for
