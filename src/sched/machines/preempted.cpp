@@ -56,7 +56,8 @@ machine* take_next_in_turn(int cpu) noexcept {
 
 void resume(machine* m, processor* p) noexcept {
     p->slice_used_ns = m->slice_used_ns;
-    // What waits on p waits on: if m's goroutine leaves early, its turn has not begun a slice for a chain.
+    // The goroutines that wait for p were next to have a slice. This turn does not begin one for a chain among them, if
+    // m's goroutine leaves early.
     const bool others = has_local_work(p) || the_scheduler.global_size() != 0;
     p->slice.store(others ? slice_state::over : slice_state::goes_on, std::memory_order_relaxed);
     advance_tick(p);

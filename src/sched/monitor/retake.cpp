@@ -95,7 +95,8 @@ bool timer_is_due(const processor* p, std::int64_t now) noexcept {
     return deadline != 0 && deadline <= now;
 }
 
-// True: the slice that went on is over.
+// True: the slice went on, and is over now. Relaxed: if p's owner stores at the same time, one of the two is lost, and
+// the monitor looks again in its next round; if p is the caller's, handing it on orders the store.
 bool end_slice(processor* p) noexcept {
     if (p->slice.load(std::memory_order_relaxed) != slice_state::goes_on) return false;
     p->slice.store(slice_state::over, std::memory_order_relaxed);
@@ -432,7 +433,7 @@ void look_at_processors(outlook& o) noexcept {
         processor* p = s.processor_at(i);
         if (p->state.load(std::memory_order_relaxed) != processor_state::running) {
             p->notes.owner = nullptr;
-            // Who stops the world again and again does not make waiters young.
+            // A thread that stops the world again and again must not make waiters young.
             if (p->state.load(std::memory_order_relaxed) != processor_state::stopped)
                 p->notes.tick_since_ns = p->notes.global_since_ns = o.now_ns;
             continue;
