@@ -146,8 +146,9 @@ void show_fairness(std::size_t times) {
     claim(nine_of_ten <= 2 * global_tick + 2,
         "no later than the 61st tick: at most %llu executions nine times of ten (the bound is %llu)",
         static_cast<unsigned long long>(nine_of_ten), static_cast<unsigned long long>(2 * global_tick + 2));
-    claim(growth(before, after, 0, &stats::global_tick_hits) >= times,
-        "each time it was the 61st tick that let it in: %s times",
+    // The end of a slice lets it in as well.
+    claim(growth(before, after, 0, &stats::global_tick_hits) >= times * 9 / 10,
+        "nine times of ten at least it was the 61st tick that let it in: %s times",
         with_commas(growth(before, after, 0, &stats::global_tick_hits)).c_str());
     claim(still_busy >= 5, "the local queue was hardly ever empty then: looked ten times, found something %zu times",
         still_busy);
