@@ -44,6 +44,10 @@ bool timer_channel::claim_reference(timers::timer_entry* e) noexcept {
 }
 
 void timer_channel::look_at_clock() noexcept {
+    if (!receivers_wait()) take_tick();
+}
+
+void timer_channel::take_tick() noexcept {
     if (!pending_ || due_ns_ == wait_limit::never) return;
     const std::int64_t now = platform::now_ns();
     if (now < due_ns_) return;
@@ -73,7 +77,7 @@ void timer_channel::fire_entry(timers::timer_entry* e) noexcept { static_cast<ti
 
 void timer_channel::serve() noexcept {
     lock.lock();
-    look_at_clock();
+    take_tick();
     park::wait_node* served = serve_first_receiver();
     if (receivers_wait()) {
         try {

@@ -43,6 +43,24 @@ std::string message_of(F&& f) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
+// A loop that polls sees each tick first: it must leave it to the receiver that waits.
+TEST_P(Timer, AReceiverThatWaitsIsNotOvertaken) {
+    run([] {
+        const ticker t(5ms);
+        std::atomic<int> waited{0};
+        int polled = 0;  // ticks that come before it waits again
+        auto waiter = dunlin::spawn([&] {
+            for (; waited < 20; ++waited) t.channel().recv();
+        });
+        while (waited < 20 && polled < 20) {
+            if (t.channel().try_recv()) ++polled;
+            dunlin::yield();
+        }
+        EXPECT_LT(polled, 20);
+        waiter.get();
+    });
+}
+
 // ---- stop and reset -------------------------------------------------------------------------------------------------
 
 TEST_P(Timer, StopOfAPendingOneSaysTrueOnce) {
