@@ -1,8 +1,7 @@
 // dial.cpp - connecting.
 //
 // One        socket(), connect(); EINPROGRESS: wait until the socket is writable, and ask SO_ERROR. If the backlog of a
-//            Unix socket is full, connect() fails with EAGAIN and no edge follows: it is tried again, after 1 ms at
-//            first and later after up to 50 ms.
+//            Unix socket is full, connect() fails with EAGAIN and no edge follows: it is tried again (retry_pause).
 // Several    RFC 8305 ("happy eyeballs"): the families alternate, beginning with the one that the resolver prefers; the
 //            next attempt begins when 250 ms have passed or an earlier one has failed. Each attempt runs in a goroutine
 //            of its own and sends its outcome to a channel that has room for all, so that dial() need not wait for late
@@ -33,7 +32,6 @@ namespace dunlin::inline v0_1::net {
 namespace {
 
 constexpr std::int64_t next_attempt_after_ns = 250'000'000;
-constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr int self_connects_allowed = 3;
 
 // Returns 0 when the socket is connected, -EAGAIN when it is not yet, or the error.
@@ -56,11 +54,10 @@ long start_to_connect(int fd, const address& to) noexcept {
 bool finish_connecting(io_descriptor* d, const address& to, long started, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     const io::fd_guard mine(d, direction::write, limit, where, ec);
-    for (std::int64_t pause_ns = first_pause_ns; mine && started == -EAGAIN;
-         pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
+    for (retry_pause pause; mine && started == -EAGAIN; pause.lengthen()) {
         if (!io::may_wait(limit, ec)) return false;
         wait_limit until = limit != nullptr ? *limit : wait_limit{};
-        until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + pause_ns);
+        until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + pause.ns);
         io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
         if (!io::may_go_on(d, direction::write, limit, ec)) return false;
         started = start_to_connect(d->fd(), to);

@@ -20,8 +20,6 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
 
 namespace {
 
-constexpr std::int64_t first_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
-
 // Returns the size of the whole message, which may be larger than the buffer.
 std::size_t receive_whole(io_descriptor* d, mutable_buffer b, address* from, const wait_limit* limit,
     std::error_code& ec, const std::source_location& where) {
@@ -51,8 +49,8 @@ packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const w
     return m;
 }
 
-// The caller is in the fd mutex. Waits for `pause_ns`. False, with `ec`: the call must end. An edge does not end the
-// pause: the attempts themselves cause edges.
+// Waits for `pause_ns`, outside the fd mutex. False, with `ec`: the call must end. An edge does not end the pause: the
+// attempts themselves cause edges.
 bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
     wait_limit until = limit != nullptr ? *limit : wait_limit{};
@@ -65,24 +63,31 @@ bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, 
     return false;
 }
 
+// One attempt, or several where an edge tells when to try again. `full`: the queue of the Unix socket `to`, which this
+// one is not connected to, has no room. No edge reports when it has.
+std::size_t try_to_send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, bool& full,
+    std::error_code& ec, const std::source_location& where) {
+    full = false;
+    const io::fd_guard mine(d, direction::write, limit, where, ec);
+    if (!mine) return 0;
+    const bool no_edge = to != nullptr && io::kind_of(d) == kind::unix_packet;
+    const long n = io::perform(d, direction::write, limit, where, ec, [&](int fd) {
+        const long sent = io::system_sendto(
+            fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
+        full = sent == -EAGAIN && no_edge;
+        return full ? 0 : sent;
+    });
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+// Leaves the fd mutex between attempts: what is sent to others must not wait for a receiver that does not read.
 std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, std::error_code& ec,
     const std::source_location& where) {
-    const io::fd_guard mine(d, direction::write, limit, where, ec);
-    // If the queue of a Unix socket that this one is not connected to is full, no edge reports when there is room. So
-    // the call tries again after a pause.
-    const bool asks_again = mine && to != nullptr && io::kind_of(d) == kind::unix_packet;
-    for (std::int64_t pause_ns = first_pause_ns; mine; pause_ns = std::min(2 * pause_ns, longest_pause_ns)) {
-        bool full = false;
-        const long n = io::perform(d, direction::write, limit, where, ec, [&](int fd) {
-            const long sent = io::system_sendto(
-                fd, b.data(), b.size(), to != nullptr ? to->native() : nullptr, to != nullptr ? to->native_size() : 0);
-            full = sent == -EAGAIN && asks_again;
-            return full ? 0 : sent;
-        });
-        if (!full) return n > 0 ? static_cast<std::size_t>(n) : 0;
-        if (!let_pass(d, pause_ns, limit, ec, where)) break;
+    for (retry_pause pause;; pause.lengthen()) {
+        bool full;
+        const std::size_t n = try_to_send(d, b, to, limit, full, ec, where);
+        if (!full || !let_pass(d, pause.ns, limit, ec, where)) return n;
     }
-    return 0;
 }
 
 std::size_t checked(std::size_t n, const char* operation, io_descriptor* d, std::error_code ec) {

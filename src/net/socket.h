@@ -36,6 +36,14 @@ const network* find_network(std::string_view name) noexcept;
 // Makes a descriptor that neither blocks nor is inherited; or returns -errno.
 int make_socket(int family, int type) noexcept;
 
+// Pauses between attempts where no edge tells when the next one may succeed: the queue, or the backlog, of another Unix
+// socket is full. All waiters soon have the same pause. If it went on growing, the waiter that has waited longest would
+// try most rarely, and lose to those that come later.
+struct retry_pause {
+    std::int64_t ns = 1'000'000;
+    void lengthen() noexcept { ns = std::min<std::int64_t>(2 * ns, 4'000'000); }
+};
+
 // Hands `fd` to the poller. Null, with `ec`: `fd` has been closed.
 io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
 // The same, but after an error the caller still owns `fd`.

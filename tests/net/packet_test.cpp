@@ -190,6 +190,31 @@ TEST_P(Packet, AQueueThatOthersHaveFilledIsWaitedFor) {
     });
 }
 
+TEST_P(Packet, AReceiverThatDoesNotReadHoldsUpNoOther) {
+    run([] {
+        net::packet_conn silent = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn reader = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());
+        std::error_code ec;
+        client.set_write_deadline(20ms);
+        while (!ec) client.write_to("x", silent.local_address(), ec);
+        client.clear_deadline();
+        dunlin::wait_group wg;
+        for (int i = 0; i < 3; ++i) {
+            wg.go([&] { EXPECT_EQ(code_of([&] { client.write_to("x", silent.local_address()); }), is_closed); });
+        }
+        support::eventually([] { return support::waiters() == 3; });
+        const auto in_time = dunlin::context::with_timeout(dunlin::context::background(), 20s);
+        for (int i = 0; i < 10; ++i) {
+            EXPECT_EQ(client.write_to("y", reader.local_address(), in_time, ec), 1u) << ec.message();
+            std::array<char, 1> got{};
+            EXPECT_EQ(reader.read_some(got), 1u);
+        }
+        client.close();
+        wg.wait();
+    });
+}
+
 TEST_P(Packet, WhatDidNotFitCanBeSeen) {
     run([] {
         for (const char* network : networks()) {
@@ -234,7 +259,7 @@ TEST_P(Packet, AQueueThatStaysFullKeepsNoSender) {
         client.write_to("x", to, soon, ec);
         EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
 
-        // By then its pauses are long. What ends it wakes it.
+        // By then its pauses are as long as they get. What ends it wakes it.
         const auto ends = [&](auto end, std::error_code expected) {
             dunlin::wait_group wg;
             wg.go([&] { EXPECT_EQ(code_of([&] { client.write_to("x", to); }), expected); });
