@@ -18,7 +18,7 @@
 namespace dunlin::inline v0_1 {
 
 /// Thrown by a receive if the broadcast_receiver was too slow: values that it had not received have been overwritten.
-/// The next receive goes on with the oldest value that is left.
+/// The next receive goes on with the oldest value that is left; it gets that value, however much is sent before it.
 class DUNLIN_API broadcast_lagged : public std::runtime_error {
 public:
     explicit broadcast_lagged(std::uint64_t missed);
@@ -34,10 +34,19 @@ namespace detail {
 
 DUNLIN_API std::size_t checked_broadcast_capacity(std::ptrdiff_t capacity);  // throws std::invalid_argument
 
-// A follower's place is the number of the value that it receives next.
+// Its place is the number of the value that it receives next.
+template <class T>
+struct broadcast_follower : follower {
+    // The value at its place, if that may be overwritten before it is read: after broadcast_lagged, otherwise a sender
+    // that is always quicker than the receiver would leave it nothing but exceptions; and after a copy that has thrown.
+    std::shared_ptr<const T> kept;  // the receiver's own
+};
+
 template <class T>
 class broadcast_state : public publisher {
 public:
+    using follower_type = broadcast_follower<T>;
+
     explicit broadcast_state(std::size_t capacity) : ring(capacity) {}
 
     // Returns the number of receivers, or -1 if it is closed. If there are any, `next` afterwards holds the value that
@@ -51,16 +60,17 @@ public:
         return static_cast<std::ptrdiff_t>(followers_);
     }
 
-    reading<T> read(follower& f) {
+    reading<T> read(follower_type& f) {
         std::uint64_t missed = 0;
         {
             const locked guard(*this);
             if (f.place == head) return {closed ? channel_status::closed : channel_status::would_block};
-            if (head - f.place > ring.size()) {
+            if (f.kept == nullptr && head - f.place > ring.size()) {
                 missed = head - ring.size() - f.place;
                 f.place += missed;
+                f.kept = ring[f.place % ring.size()];
             } else {
-                std::shared_ptr<const T> value = ring[f.place % ring.size()];
+                std::shared_ptr<const T> value = f.kept != nullptr ? std::move(f.kept) : ring[f.place % ring.size()];
                 ++f.place;
                 settle(f);
                 return {channel_status::ok, std::move(value)};
@@ -69,10 +79,15 @@ public:
         }
         throw broadcast_lagged(missed);
     }
-    void unread(follower& f) noexcept {
+    void unread(follower_type& f, std::shared_ptr<const T> value) noexcept {
+        f.kept = std::move(value);
         const locked guard(*this);
         --f.place;
         settle(f);
+    }
+    void attach_beside(follower_type& f, const follower_type& other) noexcept {
+        f.kept = other.kept;
+        publisher::attach_beside(f, other);
     }
 
     std::vector<std::shared_ptr<const T>> ring;  // the elements: lock
@@ -123,7 +138,8 @@ private:
 /// received that value gets broadcast_lagged, with the number of values that it has missed, and then the rest. Other
 /// receivers are not affected. (Where nothing may be missed and the sender should wait, use a chan for each receiver.)
 /// T is copied for each receiver, outside any lock; a large T is better held by a std::shared_ptr. A value lives until
-/// it is overwritten, or all handles are gone.
+/// it is overwritten, or all handles are gone; a receiver that was told of missed values keeps the one it receives
+/// next.
 /// Order     What happens before a send happens before the return of the receives that get its value.
 /// Cost      A send is an allocation, a lock, and a send on a channel for each receiver that had received everything.
 /// Source    tokio::sync::broadcast.

@@ -19,41 +19,70 @@ namespace dunlin::inline v0_1 {
 
 namespace detail {
 
+template <class T>
+struct watch_version {
+    explicit watch_version(T&& v) : value(std::move(v)) {}
+    explicit watch_version(const T& v) : value(v) {}
+    T value;                     // constant once it is published
+    bool was_sent_over = false;  // lock: a send has replaced it
+};
+
 // A follower's place is the version that it has received last.
 template <class T>
 class watch_state : public publisher {
 public:
-    explicit watch_state(std::shared_ptr<const T> first) : current(std::move(first)) {}
+    using follower_type = follower;
+    using version = std::shared_ptr<watch_version<T>>;
+
+    explicit watch_state(version first) : current_(std::move(first)) {}
 
     reading<T> read(follower& f) noexcept {
         const locked guard(*this);
         if (f.place == head) return {closed ? channel_status::closed : channel_status::would_block};
         f.place = head;
         settle(f);
-        return {channel_status::ok, current};
+        return {channel_status::ok, value_of(current_)};
     }
-    void unread(follower& f) noexcept {
+    void unread(follower& f, const std::shared_ptr<const T>&) noexcept {
         const locked guard(*this);
         --f.place;
         settle(f);
     }
-    std::shared_ptr<const T> snapshot() const {
+    version current() const {
         const locked guard(*this);
-        return current;
+        return current_;
     }
+    static std::shared_ptr<const T> value_of(const version& v) noexcept { return {v, std::addressof(v->value)}; }
 
     // Afterwards `next` is the old value, so that its last reference is dropped when the lock is free. False: it is
-    // closed, or the value is no longer `expected` (null: any).
-    bool replace(std::shared_ptr<const T>& next, const T* expected) noexcept {
+    // closed.
+    bool send(version& next) noexcept {
         const locked guard(*this);
-        if (closed || (expected != nullptr && expected != current.get())) return false;
-        std::swap(current, next);
-        publish();
+        if (closed) return false;
+        current_->was_sent_over = true;
+        put(next);
         return true;
     }
 
+    enum class outcome : unsigned char { done, closed, changed };
+    // `next` was made from `before`. If a send has replaced `before`, the change counts as made just before that send,
+    // which has overwritten it: so senders, however many, do not make a modify() begin again. `changed`: by another
+    // modify().
+    outcome replace(version& next, const version& before) noexcept {
+        const locked guard(*this);
+        if (closed) return outcome::closed;
+        if (before->was_sent_over) return outcome::done;
+        if (before != current_) return outcome::changed;
+        put(next);
+        return outcome::done;
+    }
+
 private:
-    std::shared_ptr<const T> current;  // lock; never null
+    void put(version& next) noexcept {
+        std::swap(current_, next);
+        publish();
+    }
+    version current_;  // lock; never null
 };
 
 template <class T>
@@ -85,7 +114,7 @@ public:
     /// The value now; it still counts as not received. Throws what copying T throws.
     T get() const { return *snapshot(); }
     /// The same without a copy: the object does not change, whatever is sent meanwhile.
-    std::shared_ptr<const T> snapshot() const { return this->state().snapshot(); }
+    std::shared_ptr<const T> snapshot() const { return detail::watch_state<T>::value_of(this->state().current()); }
     /// Whether there is a value that it has not received.
     bool has_changed() const { return this->state().behind(this->cell()) != 0; }
 
@@ -112,7 +141,7 @@ public:
     /// Throws what moving T throws; std::bad_alloc.
     explicit watch(T first)
         : end_(std::make_shared<detail::watch_end<T>>(
-              std::make_shared<detail::watch_state<T>>(std::make_shared<const T>(std::move(first))))) {}
+              std::make_shared<detail::watch_state<T>>(make_version(std::move(first))))) {}
 
     /// A receiver that has seen the present value. Allowed after close(). Throws std::bad_alloc.
     watch_receiver<T> subscribe() const {
@@ -124,12 +153,13 @@ public:
     /// same.
     /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Nothing has changed then.
     void send(T value) const {
-        std::shared_ptr<const T> next = std::make_shared<const T>(std::move(value));
-        if (!state().replace(next, nullptr)) throw channel_closed("send on closed channel");
+        auto next = make_version(std::move(value));
+        if (!state().send(next)) throw channel_closed("send on closed channel");
     }
     /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
-    /// and no receiver is woken. Returns whether the value was replaced. If another change came first, f is called
-    /// again, with a copy of the new value: so f must do nothing but change its argument. Does not block.
+    /// and no receiver is woken. Returns whether the value was replaced. If another modify() came first, f is called
+    /// again, with a copy of the new value: so f must do nothing but change its argument. If a send() came first, the
+    /// change counts as made before it, and the sent value stays. Does not block.
     /// Throws    channel_closed, if there is something to replace; what f and copying T throw. Nothing has changed
     ///           then.
     template <class F>
@@ -139,23 +169,26 @@ public:
         constexpr bool says_whether_or_nothing = std::is_void_v<result> || std::is_same_v<result, bool>;
         static_assert(says_whether_or_nothing,
             "dunlin::watch::modify: f changes its argument, a T&, and returns nothing, or a bool: whether it did");
+        using outcome = typename detail::watch_state<T>::outcome;
         for (;;) {
-            const std::shared_ptr<const T> before = snapshot();
-            auto changed = std::make_shared<T>(*before);
+            const auto before = state().current();
+            auto next = make_version(std::as_const(before->value));
             if constexpr (std::is_same_v<result, bool>) {
-                if (!std::invoke(f, *changed)) return false;
+                if (!std::invoke(f, next->value)) return false;
             } else {
-                static_cast<void>(std::invoke(f, *changed));
+                static_cast<void>(std::invoke(f, next->value));
             }
-            std::shared_ptr<const T> next = std::move(changed);
-            if (state().replace(next, before.get())) return true;
-            if (closed()) throw channel_closed("send on closed channel");
+            switch (state().replace(next, before)) {
+            case outcome::done: return true;
+            case outcome::closed: throw channel_closed("send on closed channel");
+            case outcome::changed: break;
+            }
         }
     }
 
     /// The value now. Throws what copying T throws.
     T get() const { return *snapshot(); }
-    std::shared_ptr<const T> snapshot() const { return state().snapshot(); }
+    std::shared_ptr<const T> snapshot() const { return detail::watch_state<T>::value_of(state().current()); }
 
     /// No more values: receivers get the last one if they have not received it, and then nullopt.
     /// Throws    channel_closed if it is closed already.
@@ -167,6 +200,10 @@ public:
     std::size_t receiver_count() const { return state().followers(); }
 
 private:
+    template <class From>
+    static std::shared_ptr<detail::watch_version<T>> make_version(From&& from) {
+        return std::make_shared<detail::watch_version<T>>(std::forward<From>(from));
+    }
     // Throws std::logic_error: this was moved from.
     detail::watch_state<T>& state() const {
         if (end_ == nullptr) throw std::logic_error("dunlin: a watch was moved from");

@@ -253,7 +253,32 @@ TEST_P(Watch, StandsInSelectLikeAChannel) {
     });
 }
 
-// Values only grow, the last one arrives at each, and modify() loses none.
+// A send that comes first does not make it begin again, however many there are: it counts as made before the send.
+TEST_P(Watch, AModifyBesideSendersCallsItsFunctionOnce) {
+    run([] {
+        const dunlin::watch<int> w(0);
+        auto rx = w.subscribe();
+        int calls = 0;
+        EXPECT_TRUE(w.modify([&](int& v) {
+            v = -1;
+            w.send(10 + calls++);
+        }));
+        EXPECT_EQ(calls, 1);
+        EXPECT_EQ(w.get(), 10);
+        EXPECT_EQ(rx.recv(), 10);
+        EXPECT_FALSE(rx.has_changed());
+
+        calls = 0;
+        EXPECT_TRUE(w.modify([&](int& v) {
+            if (++calls == 1) w.modify([](int& other) { other += 100; });
+            ++v;
+        }));
+        EXPECT_EQ(calls, 2) << "another modify() must not be lost";
+        EXPECT_EQ(w.get(), 111);
+        EXPECT_THROW(w.modify([&](int&) { w.close(); }), dunlin::channel_closed);
+    });
+}
+
 TEST_P(Watch, ALoopReceivesUntilTheEnd) {
     run([] {
         auto w = std::make_optional<dunlin::watch<std::string>>("zero");
@@ -275,6 +300,7 @@ TEST_P(Watch, ALoopReceivesUntilTheEnd) {
     });
 }
 
+// Values only grow, the last one arrives at each, and modify() loses none.
 TEST_P(Watch, ManySendAndReceive) {
     run([] {
         const dunlin::watch<long> w(0);
@@ -410,6 +436,38 @@ TEST_P(Broadcast, OneThatIsTooSlowIsToldHowManyItHasMissed) {
         int next = 11;
         while (select(on_recv(slow, [&](int v) { EXPECT_EQ(v, next++); }), otherwise()) == 0) {}
         EXPECT_EQ(next, 14);
+    });
+}
+
+// A sender that is always quicker leaves it every other receive.
+TEST_P(Broadcast, WhatFollowsALagIsNotLostToo) {
+    run([] {
+        const dunlin::broadcast<int> b(1);
+        auto slow = b.subscribe();
+        int sent = 0;
+        b.send(sent++);
+        for (int i = 0; i < 5; ++i) {
+            b.send(sent++);
+            EXPECT_THROW(slow.recv(), dunlin::broadcast_lagged);
+            const int expected = sent - 1;
+            auto copy = slow;
+            b.send(sent++);
+            b.send(sent++);
+            EXPECT_EQ(copy.len(), 3u);
+            EXPECT_EQ(slow.recv(), expected);
+            EXPECT_EQ(copy.recv(), expected);
+            EXPECT_EQ(slow.len(), 2u);
+            try {
+                copy.recv();
+                ADD_FAILURE();
+            } catch (const dunlin::broadcast_lagged& e) {
+                EXPECT_EQ(e.missed(), 1u);
+            }
+        }
+        b.close();
+        EXPECT_THROW(slow.recv(), dunlin::broadcast_lagged);
+        EXPECT_EQ(slow.recv(), sent - 1);
+        EXPECT_EQ(slow.recv(), std::nullopt);
     });
 }
 

@@ -88,8 +88,9 @@ struct reading {
     std::shared_ptr<const T> value = nullptr;
 };
 
-// A follower of a State, which is a publisher with `reading<T> read(follower&)` and `void unread(follower&)` (both take
-// the lock). This class adds the forms of receiving. `unread`: the value could not be copied, and counts as not read.
+// A follower of a State, which is a publisher with a follower_type, `reading<T> read(follower_type&)` and `void
+// unread(follower_type&, value)` (both take the lock). This class adds the forms of receiving. `unread`: the value
+// could not be copied, and counts as not read.
 template <class State, class T>
 class following {
 public:
@@ -150,11 +151,13 @@ public:
 
 protected:
     following() noexcept = default;
-    explicit following(std::shared_ptr<State> s) : state_(std::move(s)), cell_(std::make_unique<follower>()) {
+    using cell_type = typename State::follower_type;
+
+    explicit following(std::shared_ptr<State> s) : state_(std::move(s)), cell_(std::make_unique<cell_type>()) {
         state_->attach_at_head(*cell_);
     }
     following(const following& other) : state_(other.state_) {
-        cell_ = std::make_unique<follower>();
+        cell_ = std::make_unique<cell_type>();
         state().attach_beside(*cell_, *other.cell_);
     }
     following(following&& other) noexcept : state_(std::move(other.state_)), cell_(std::move(other.cell_)) {}
@@ -172,7 +175,7 @@ protected:
         if (state_ == nullptr) throw std::logic_error("dunlin: a receiver of a watch or broadcast was moved from");
         return *state_;
     }
-    follower& cell() const noexcept { return *cell_; }
+    cell_type& cell() const noexcept { return *cell_; }
 
 private:
     friend struct following_access;
@@ -191,19 +194,19 @@ private:
         }
     }
     channel_status take(std::optional<T>& into) {
-        const reading<T> r = state().read(*cell_);
+        reading<T> r = state().read(*cell_);
         if (r.status != channel_status::ok) return r.status;
         try {
             into.emplace(*r.value);
         } catch (...) {
-            state_->unread(*cell_);
+            state_->unread(*cell_, std::move(r.value));
             throw;
         }
         return channel_status::ok;
     }
 
     std::shared_ptr<State> state_;
-    std::unique_ptr<follower> cell_;
+    std::unique_ptr<cell_type> cell_;
 };
 
 // For select(): the channel that holds the permit.
