@@ -313,8 +313,8 @@ void simulation::fire_due() noexcept {
     const std::uint32_t made = the_scheduler.procs_made.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = the_scheduler.processor_at(i);
-        const std::int64_t deadline = events->next_deadline(p);
-        if (deadline != 0 && deadline <= now_ns_) events->collect(p, now_ns_);
+        const auto is_due = [&](std::int64_t deadline) { return deadline != 0 && deadline <= now_ns_; };
+        while (is_due(events->next_deadline(p))) events->collect(p, now_ns_);
     }
     network_.deliver_due(now_ns_);
 }

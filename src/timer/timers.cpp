@@ -15,6 +15,9 @@ struct sleeper : timer_entry {
     park::waiter waiter;
 };
 
+// A call that fires timers cannot be preempted, and the world waits for its end. A timer takes 0.2 to 1 us.
+constexpr unsigned most_at_once = 128;
+
 void end_sleep(timer_entry* t) noexcept { static_cast<sleeper*>(t)->waiter.wake(); }
 
 }  // namespace
@@ -26,10 +29,7 @@ unsigned timer_events::collect(sched::processor* p, std::int64_t now_ns) noexcep
     unsigned count = 0;
     sched::machine* m = DUNLIN_UNLIKELY(sched::tracing::on()) ? sched::current_machine() : nullptr;
     const sched::tracing::because time_has_come(m, sched::tracing::cause::timer);
-    while (timer_entry* t = heap.take_due(now_ns)) {
-        t->fire(t);
-        ++count;
-    }
+    for (timer_entry* t; count < most_at_once && (t = heap.take_due(now_ns)) != nullptr; ++count) t->fire(t);
     if (m != nullptr && count != 0) {
         sched::tracing::note_processor(m, sched::tracing::kind::timers, sched::processor_of(m), count);
     }

@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "park/waiter.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
+#include "timer/heap.h"
 
 using namespace std::chrono_literals;
 
@@ -17,6 +20,11 @@ using dunlin::clock;
 
 class Sleep : public support::each_p {};
 EACH_P(Sleep);
+
+[[gnu::noinline]] std::size_t timers_of_first_processor() {
+    const dunlin::park::runtime_section inside;
+    return static_cast<dunlin::timers::timer_heap*>(dunlin::sched::the_scheduler.processor_at(0)->events)->size();
+}
 
 TEST_P(Sleep, IsNeverShorterThanAskedFor) {
     run([] {
@@ -33,6 +41,28 @@ TEST_P(Sleep, IsNeverShorterThanAskedFor) {
             });
         }
         group.wait();
+    });
+}
+
+// Firing cannot be preempted, so goroutines run before all that is due has been fired.
+TEST_P(Sleep, ThatEndsForManyAtOnceHoldsUpNoOther) {
+    if (procs() != 1) GTEST_SKIP() << "one processor has them all";
+    run([] {
+        const auto when = clock::now() + 50ms;
+        std::atomic<int> asleep{0};
+        std::size_t left = 0;
+        dunlin::task_group group;
+        for (int i = 0; i < 2000; ++i) {
+            group.go([&] {
+                ++asleep;
+                dunlin::sleep_until(when);
+                if (left == 0) left = timers_of_first_processor();
+            });
+        }
+        while (asleep < 2000) dunlin::yield();
+        while (clock::now() < when) {}  // now all are due
+        group.wait();
+        EXPECT_GT(left, 1000u);
     });
 }
 

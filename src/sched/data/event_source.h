@@ -33,8 +33,9 @@ struct event_source {
     // Makes what this source keeps per processor; called once per processor, before it runs.
     virtual void* make_events() = 0;
 
-    // Fires all events of `p` that are due at `now_ns`; goroutines become runnable on the calling machine's processor.
-    // Returns how many events have fired. The caller is inside the runtime with a processor, which need not be `p`.
+    // Fires events of `p` that are due at `now_ns`, the earliest first, and not many in one call: next_deadline() tells
+    // whether there are more. Goroutines become runnable on the calling machine's processor. Returns how many events
+    // have fired. The caller is inside the runtime with a processor, which need not be `p`.
     virtual unsigned collect(processor* p, std::int64_t now_ns) noexcept = 0;
 
     // The earliest deadline among p's events; 0: none. Any thread, no lock; a change under way may be missing. The

@@ -100,6 +100,9 @@ unsigned collect_before_choosing(machine* m, processor* from, std::int64_t now) 
     } else {
         events->collect(p, now);
     }
+    // If more are due, they follow the goroutines that are in the queue now.
+    const std::int64_t next = events->next_deadline(p);
+    if (next != 0 && next <= now) p->next_look = p->counts.switches.get() + p->queue.size();
     return true;
 }
 
