@@ -51,6 +51,13 @@ void drop(cancel_registration& r) noexcept {
 constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); },
     "dunlin-stop"};
 
+constexpr platform::thread_kind stop_requester{
+    [](void* source) {
+        const std::unique_ptr<std::stop_source> mine(static_cast<std::stop_source*>(source));
+        mine->request_stop();
+    },
+    "dunlin-stop"};
+
 // 0: the caller belongs to no run().
 std::uint32_t this_run() noexcept { return this_caller() == caller::of_a_run ? sched::runs_ended() + 1 : 0; }
 
@@ -273,33 +280,52 @@ bool context_node::spread(errc e, const std::exception_ptr& why, context_node*& 
     return true;
 }
 
-// Step 4.
-void context_node::tell() noexcept {
+// The first half of step 4.
+void context_node::start_calls() noexcept {
     registrations to_call;
-    std::optional<std::stop_source> stop;
     {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
         to_call.swap(calls_);
-        stop = stop_;
     }
     for (const auto& r : to_call) {
         if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), registrant(*r), r->where) : drop(*r);
     }
-    if (stop) stop->request_stop();
     if (timer_call_ != nullptr) timer_call_->forget_node();
 }
 
-void context_node::cancel(errc e, std::exception_ptr why) noexcept {
+// The second half. False: there is no memory for a thread, or no thread.
+bool request_on_thread(const std::stop_source& stop) noexcept {
+    auto* const mine = new (std::nothrow) std::stop_source(stop);
+    if (mine == nullptr) return false;
+    if (platform::start_thread<stop_requester>(mine) == 0) return true;
+    delete mine;
+    return false;
+}
+
+void context_node::request_stop(callbacks_run where) noexcept {
+    std::optional<std::stop_source> stop;
+    {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock);
+        stop = stop_;
+    }
+    if (!stop || (where == callbacks_run::on_own_thread && request_on_thread(*stop))) return;
+    stop->request_stop();
+}
+
+void context_node::cancel(errc e, std::exception_ptr why, callbacks_run where) noexcept {
     context_node* finished = nullptr;
     chan_handle::reference(this);
     if (spread(e, why, finished)) {
         leave_parent();
-        tell();
+        start_calls();
+        for (context_node* n = finished; n != nullptr; n = n->next_) n->start_calls();
+        request_stop(where);
     }
     while (context_node* n = finished) {
         finished = std::exchange(n->next_, nullptr);
-        n->tell();
+        n->request_stop(where);
         chan_handle::release(n);
     }
     chan_handle::release(this);
@@ -504,6 +530,11 @@ chan_handle make_stop_token_node(const chan_handle& parent, std::stop_token toke
 
 void cancel_node(chan_core* n, std::exception_ptr cause) noexcept {
     if (context_node* source = source_of(n)) source->cancel(errc::cancelled, std::move(cause));
+}
+
+void cancel_node_from_watcher(chan_core* n, std::exception_ptr cause) noexcept {
+    context_node* source = source_of(n);
+    if (source != nullptr) source->cancel(errc::cancelled, std::move(cause), callbacks_run::on_own_thread);
 }
 
 chan_core* done_of_node(chan_core* n) noexcept { return source_of(n); }

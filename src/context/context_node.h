@@ -9,7 +9,8 @@
 //                        be); unlock; wake those that wait on the channel
 //                     2  the same for each child, in a list, not by recursion: a chain of contexts may be long
 //                     3  leave the parent's list
-//                     4  start the functions and request stop, of all nodes from 1 and 2
+//                     4  start the functions of all nodes from 1 and 2, then request stop of all: a stop callback may
+//                        take long
 //                     5  a cancel that finds the node done already waits until its whole subtree is done
 //            join     lock the parent's source: done already: cancel the child at once; else link it, and unlink it
 //                     again if the child is done by then
@@ -91,6 +92,13 @@ struct stop_link {
 };
 static_assert(std::is_trivially_destructible_v<stop_link::request>);
 
+// Where stop callbacks, which are the program's code, run: in cancel(), or, if its caller must not wait for them, on a
+// thread of their own. (Not in a goroutine: see stop_link on destructors that wait.)
+enum class callbacks_run : bool { here, on_own_thread };
+
+// As cancel_node(), for the watcher's thread (fs/watcher.h).
+void cancel_node_from_watcher(chan_core* n, std::exception_ptr cause) noexcept;
+
 class context_node final : public chan_core {
 public:
     // value: err() and deadline are the parent's. cancel, deadline, stop_token: it has its own. detached, todo: it has
@@ -101,7 +109,7 @@ public:
 
     void join_parent() noexcept;
     // `cause` null: `err` is the cause (cause_of_node()). Nothing happens if it is done already.
-    void cancel(errc err, std::exception_ptr cause) noexcept;
+    void cancel(errc err, std::exception_ptr cause, callbacks_run where = callbacks_run::here) noexcept;
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
@@ -142,7 +150,8 @@ private:
     void leave_parent() noexcept;
     bool spread(errc e, const std::exception_ptr& why, context_node*& finished) noexcept;
     bool finish(errc e, const std::exception_ptr& why, context_node*& children) noexcept;
-    void tell() noexcept;
+    void start_calls() noexcept;
+    void request_stop(callbacks_run where) noexcept;
 
     platform::futex_lock spreading_;       // see Complete
     bool had_children_ = false;            // lock: it had children when it became done

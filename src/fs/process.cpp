@@ -67,8 +67,11 @@ struct process::state final : fs::watched {
     std::string text() const { return "process " + std::to_string(pid) + " (" + name + ")"; }
 
 private:
-    void fetch_status() noexcept;
+    bool may_fetch_status() noexcept;
+    int start_waiting_thread() noexcept;  // 0, or errno
     void wait_for_end() noexcept;
+    void tell_end() noexcept;
+    void fetch_status() noexcept;
 };
 
 namespace {
@@ -299,9 +302,7 @@ int process::state::watch(std::shared_ptr<state> self) noexcept {
     myself = std::move(self);
     if (pidfd >= 0 && fs::watch_descriptor(pidfd, this) == 0) return 0;
     fs::close_number(std::exchange(pidfd, -1));
-    static constexpr platform::thread_kind wait_thread{
-        [](void* s) { static_cast<state*>(s)->wait_for_end(); }, "dunlin-wait"};
-    const int error = platform::start_thread<wait_thread>(this);
+    const int error = start_waiting_thread();
     if (error == 0) return 0;
     platform::raw_syscall(SYS_kill, pid, SIGKILL);
     blocking([this] {
@@ -312,14 +313,38 @@ int process::state::watch(std::shared_ptr<state> self) noexcept {
     return error;
 }
 
+int process::state::start_waiting_thread() noexcept {
+    static constexpr platform::thread_kind wait_thread{
+        [](void* s) { static_cast<state*>(s)->wait_for_end(); }, "dunlin-wait"};
+    return platform::start_thread<wait_thread>(this);
+}
+
 void process::state::wait_for_end() noexcept {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    happened();
+    tell_end();
 }
 
+// False: the child has ended, but a debugger that is attached to it holds its status back. Then the watch of `pidfd`
+// has ended, and a thread must wait for the status: the watcher has other children, and signals.
+bool process::state::may_fetch_status() noexcept {
+    siginfo_t how{};
+    const long result =
+        platform::raw_syscall(SYS_waitid, P_PID, pid, platform::syscall_arg(&how), WEXITED | WNOWAIT | WNOHANG, 0);
+    if (result < 0 || how.si_pid == pid) return true;
+    std::scoped_lock guard(lock);
+    fs::unwatch_descriptor(pidfd);
+    return false;
+}
+
+// On the watcher's thread.
 void process::state::happened() noexcept {
+    if (!may_fetch_status() && start_waiting_thread() == 0) return;
+    tell_end();
+}
+
+void process::state::tell_end() noexcept {
     fetch_status();
     done.try_send(status);
     done.close();

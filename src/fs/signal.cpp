@@ -10,8 +10,9 @@
 //            the watcher looks after it has read the bell, so nothing is missed.
 // Contexts   A signal_context has a channel without room, listed like the others, with the context that a signal
 //            cancels. Under the lock the watcher notes which signal was the first; it cancels afterwards, without the
-//            lock, because that runs the program's stop callbacks. It then holds the context, not the channel, so a
-//            signal_context that ends meanwhile does not wait for the watcher.
+//            lock, because that may run the program's code: what drops the last reference to a cause or a value. It
+//            then holds the context, not the channel, so a signal_context that ends meanwhile does not wait for the
+//            watcher. Stop callbacks run on a thread of their own: a slow one holds up no other signal and no child.
 // Lifetime   The list does not own its channels; only handles count. After the last handle the channel's end takes it
 //            off the list under the lock. Sends happen under the same lock, so every listed channel exists. A signal
 //            sent to a channel without handles is lost with it.
@@ -34,6 +35,7 @@
 #include <dunlin/signal.hpp>
 
 #include "chan/core.h"
+#include "context/context_node.h"
 #include "fs/watcher.h"
 #include "io/error.h"
 #include "io/operation.h"
@@ -309,7 +311,7 @@ void fs::deliver_signals() noexcept {
             context = take_context(signal);
         }
         if (context.core() == nullptr) return;
-        detail::cancel_node(context.core(), std::make_exception_ptr(signal_received(signal)));
+        detail::cancel_node_from_watcher(context.core(), std::make_exception_ptr(signal_received(signal)));
     }
 }
 

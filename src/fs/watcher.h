@@ -21,7 +21,7 @@ namespace dunlin::inline v0_1::fs {
 
 struct watched {
     // Called on the watcher's thread when the descriptor can be read. Before it returns it must read the descriptor, or
-    // end the watch.
+    // end the watch. It must not wait, for others rely on this thread, nor run the program's callbacks.
     virtual void happened() noexcept = 0;
 
 protected:
@@ -34,8 +34,9 @@ void end_watching() noexcept;
 
 // 0, or errno. Called by a user.
 int watch_descriptor(int fd, watched* w) noexcept;
-// Called on the watcher's thread, before `fd` is closed. (A close alone is not enough: a child that is just being
-// started holds a copy until its exec, and until then the kernel would go on reporting events.)
+// Called before `fd` is closed, on the watcher's thread or by a user that the watcher has been told to forget. (A close
+// alone is not enough: a child that is just being started holds a copy until its exec, and until then the kernel would
+// go on reporting events.)
 void unwatch_descriptor(int fd) noexcept;
 
 // Makes the thread call deliver_signals(). Async-signal-safe; after the first begin_watching().

@@ -293,6 +293,19 @@ TEST_P(Context, CallbacksRunOnTheCanceller) {
     EXPECT_EQ(by, std::this_thread::get_id()) << "on a plain thread it is that thread";
 }
 
+TEST_P(Context, AStopCallbackThatTakesLongHoldsUpNoFunctionBelow) {
+    run([] {
+        const cancellable above = dunlin::with_cancel({}), below = dunlin::with_cancel(above);
+        std::atomic<bool> called{false};
+        const auto registration = below.after_func([&] { called = true; });
+        const std::stop_callback slow(above.stop_token(), [&] {
+            for (const auto end = dunlin::clock::now() + 20s; !called && dunlin::clock::now() < end;) dunlin::yield();
+        });
+        above.cancel();
+        EXPECT_TRUE(called);
+    });
+}
+
 TEST_P(Context, ATokenMayOutliveItsContext) {
     run([] {
         std::stop_token of_done, of_dropped;

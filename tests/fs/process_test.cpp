@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -416,6 +417,43 @@ TEST_F(ProcessAnywhere, WithoutStandardStreamsOfOurOwn) {
     const process::result r = process::run(shell("exec <&- >&- 2>&-; exec " + self +
         " --gtest_also_run_disabled_tests --gtest_filter=ProcessAnywhere.DISABLED_WithoutStandardStreams"));
     EXPECT_EQ(r.status.code, 77) << r.status.signal;
+}
+
+// In a process of its own: attaches to the process whose number is in the environment, and never fetches its status.
+TEST_F(ProcessAnywhere, DISABLED_Debugger) {
+    const int pid = std::atoi(std::getenv("DUNLIN_TEST_PID"));
+    if (ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) _exit(1);
+    dunlin::blocking([] {
+        if (write(STDOUT_FILENO, "attached", 8) != 8) _exit(2);
+        pause();
+    });
+}
+
+TEST_F(ProcessAnywhere, ADebuggerThatHoldsAStatusBackHoldsUpNoOtherChild) {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    process held({"sleep", "100"}), other({"sleep", "100"});
+    process debugger({"env", "DUNLIN_TEST_PID=" + std::to_string(held.id()), self, "--gtest_also_run_disabled_tests",
+                         "--gtest_filter=ProcessAnywhere.DISABLED_Debugger"},
+        {.output = process_stream::pipe});
+    std::string text;
+    char buffer[4096];
+    while (text.find("attached") == text.npos) {
+        const std::size_t n = debugger.standard_output().read_some(buffer);
+        text.append(buffer, n);
+        if (n == 0) break;
+    }
+    held.kill(SIGKILL);
+    const auto soon = dunlin::with_timeout({}, 50ms);
+    const bool attached = text.find("attached") != text.npos;
+    if (attached) {
+        EXPECT_THROW(held.wait(soon), dunlin::context_cancelled);
+    }
+    other.kill(SIGKILL);
+    EXPECT_EQ(other.wait(dunlin::with_timeout({}, 20s)).signal, SIGKILL);
+    debugger.kill(SIGKILL);
+    debugger.wait();
+    EXPECT_EQ(held.wait().signal, SIGKILL) << "it is not lost";
+    if (!attached) GTEST_SKIP() << "this process must not attach to another one";
 }
 
 }  // namespace

@@ -291,6 +291,26 @@ TEST_P(Signals, EndAContext) {
     std::signal(SIGALRM, SIG_DFL);
 }
 
+TEST_P(Signals, ASlowStopCallbackHoldsUpNoOtherSignalAndNoChild) {
+    run([] {
+        receiver<int> others = signal_channel({SIGUSR1});
+        dunlin::signal_context ctx({SIGHUP});
+        std::atomic<bool> begun{false}, may_end{false}, over{false};
+        const std::stop_callback slow(ctx.stop_token(), [&] {
+            begun = true;
+            while (!may_end) std::this_thread::sleep_for(100us);
+            over = true;
+        });
+        send(SIGHUP);
+        support::eventually([&] { return begun.load(); });
+        send(SIGUSR1);
+        EXPECT_EQ(dunlin::select(dunlin::on_recv(others), dunlin::on_timeout(20s)), 0u);
+        EXPECT_TRUE(dunlin::process({"true"}).wait(dunlin::with_timeout({}, 20s)).success());
+        may_end = true;
+        support::eventually([&] { return over.load(); });
+    });
+}
+
 TEST_F(SignalsAnywhere, AContextOfSignalsOnAPlainThread) {
     std::signal(SIGHUP, SIG_IGN);
     dunlin::context copy;
