@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "park/waiter.h"
 #include "sched/data/current.h"
 #include "sched/data/types.h"
 #include "sched/machines/handshake.h"
@@ -75,8 +76,12 @@ using namespace dunlin::sched;
 
 class GlobalWaitSteps : public support::runtime_test {
 protected:
-    // Not inlined: the goroutine may be on another thread than at the last call.
-    [[gnu::noinline]] static processor* this_processor() { return processor_of(current_machine()); }
+    // Not inlined: the goroutine may be on another thread than at the last call. Inside the runtime: a call that has
+    // blocked may have lost it the processor.
+    [[gnu::noinline]] static processor* this_processor() {
+        const dunlin::park::runtime_section inside;
+        return processor_of(inside.machine());
+    }
 };
 
 // The monitor ends a slice in the round in which it tells of a timer that is due. So the goroutine that the timer
