@@ -242,8 +242,8 @@ public:
     }
 
     /// For libraries that take a std::stop_token: stop is requested when the context is done. The thread or goroutine
-    /// that cancels runs the callbacks. They must not park: the standard library recognises them by their thread. The
-    /// token does not keep the context alive.
+    /// that cancels runs the callbacks; if a signal cancels (signal_context), a thread of their own does. They must not
+    /// park: the standard library recognises them by their thread. The token does not keep the context alive.
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
     /// Runs f() in a goroutine of its own when the context is done; at once if it is done already. This does not keep

@@ -142,7 +142,7 @@ public:
     /// The same without waiting: only if a member has ended.
     result try_next() {
         std::unique_lock lock(mutex_);
-        if (first_ == nullptr) return result();
+        if (outcomes_.first == nullptr) return result();
         return take(lock);
     }
 
@@ -173,6 +173,17 @@ private:
         std::exception_ptr error;
         std::optional<stored> value;
         std::unique_ptr<outcome> next;
+    };
+    // Destroyed one by one: each outcome that destroyed the next one would take a frame of the stack.
+    struct outcomes {
+        std::unique_ptr<outcome> first;
+
+        outcomes() = default;
+        outcomes(const outcomes&) = delete;
+        outcomes& operator=(const outcomes&) = delete;
+        ~outcomes() {
+            while (first != nullptr) first = std::move(first->next);
+        }
     };
 
     // Starts a member by start(call). If it throws, there is no member.
@@ -228,7 +239,7 @@ private:
     void one_ended(std::unique_ptr<outcome> o) {
         const std::scoped_lock lock(mutex_);
         outcome* const last = o.get();
-        (last_ != nullptr ? last_->next : first_) = std::move(o);
+        (last_ != nullptr ? last_->next : outcomes_.first) = std::move(o);
         last_ = last;
         ++results_;
         // The last member also ends the waits of callers that no result is left for.
@@ -236,12 +247,13 @@ private:
     }
 
     // Under the lock.
-    bool ready() const noexcept { return first_ != nullptr || running_ == 0; }
+    bool ready() const noexcept { return outcomes_.first != nullptr || running_ == 0; }
     result take(std::unique_lock<mutex>& lock) {
-        if (first_ == nullptr) return result();
-        const std::unique_ptr<outcome> o = std::move(first_);
-        first_ = std::move(o->next);
-        if (first_ == nullptr) last_ = nullptr;
+        std::unique_ptr<outcome>& first = outcomes_.first;
+        if (first == nullptr) return result();
+        const std::unique_ptr<outcome> o = std::move(first);
+        first = std::move(o->next);
+        if (first == nullptr) last_ = nullptr;
         --results_;
         lock.unlock();
         if (o->error) std::rethrow_exception(o->error);
@@ -255,7 +267,7 @@ private:
 
     mutable mutex mutex_;
     condition_variable ended_;
-    std::unique_ptr<outcome> first_;  // mutex_: in the order in which the members ended
+    outcomes outcomes_;               // mutex_: in the order in which the members ended
     outcome* last_ = nullptr;         // mutex_
     std::size_t running_ = 0;         // mutex_
     std::size_t results_ = 0;         // mutex_

@@ -37,7 +37,9 @@ inline netpoll::poll_node& poll_node_of(case_base& c) noexcept {
 inline void look_at_descriptor(case_base& c) noexcept {
     netpoll::fd_record* d = descriptor_of(c);
     c.ok = true;
-    if (d == nullptr || !d->pollable() || !d->use()) return;
+    if (d == nullptr || !d->pollable()) return;
+    const netpoll::brief_use mine(d);
+    if (!mine) return;
     const netpoll::direction dir = direction_of(c);
     c.edge = d->edges(dir);
     c.ok = false;
@@ -48,7 +50,6 @@ inline void look_at_descriptor(case_base& c) noexcept {
             0) > 0;
         if (!c.ok) d->note_drained(dir, c.edge);
     }
-    d->end_use();
 }
 
 inline void prepare_descriptor(case_base& c, park::waiter& w) noexcept {

@@ -51,12 +51,18 @@ void drop(cancel_registration& r) noexcept {
 constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); },
     "dunlin-stop"};
 
+// What a cancel has made done: the node, and a list of those below it; each with a reference.
+struct done_nodes {
+    context_node* top;
+    context_node* below;
+};
+
 constexpr platform::thread_kind stop_requester{
-    [](void* source) {
-        const std::unique_ptr<std::stop_source> mine(static_cast<std::stop_source*>(source));
-        mine->request_stop();
+    [](void* nodes) {
+        const std::unique_ptr<done_nodes> mine(static_cast<done_nodes*>(nodes));
+        context_node::request_stop_of(mine->top, mine->below);
     },
-    "dunlin-stop"};
+    "dunlin-stop", true};
 
 // 0: the caller belongs to no run().
 std::uint32_t this_run() noexcept { return this_caller() == caller::of_a_run ? sched::runs_ended() + 1 : 0; }
@@ -294,41 +300,56 @@ void context_node::start_calls() noexcept {
     if (timer_call_ != nullptr) timer_call_->forget_node();
 }
 
-// The second half. False: there is no memory for a thread, or no thread.
-bool request_on_thread(const std::stop_source& stop) noexcept {
-    auto* const mine = new (std::nothrow) std::stop_source(stop);
-    if (mine == nullptr) return false;
-    if (platform::start_thread<stop_requester>(mine) == 0) return true;
-    delete mine;
-    return false;
-}
-
-void context_node::request_stop(callbacks_run where) noexcept {
+// The second half.
+void context_node::request_stop() noexcept {
     std::optional<std::stop_source> stop;
     {
         park::runtime_section inside;
         std::scoped_lock guard(lock);
         stop = stop_;
     }
-    if (!stop || (where == callbacks_run::on_own_thread && request_on_thread(*stop))) return;
-    stop->request_stop();
+    if (stop) stop->request_stop();
+}
+
+bool context_node::has_stop_source() noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    return stop_.has_value();
+}
+
+// Takes over the references.
+void context_node::request_stop_of(context_node* top, context_node* below) noexcept {
+    top->request_stop();
+    chan_handle::release(top);
+    while (context_node* n = below) {
+        below = std::exchange(n->next_, nullptr);
+        n->request_stop();
+        chan_handle::release(n);
+    }
+}
+
+// False: there is no memory, or no thread.
+bool context_node::request_stop_on_thread(context_node* top, context_node* below) noexcept {
+    auto* const nodes = new (std::nothrow) done_nodes{top, below};
+    if (nodes == nullptr) return false;
+    if (platform::start_thread<stop_requester>(nodes) == 0) return true;
+    delete nodes;
+    return false;
 }
 
 void context_node::cancel(errc e, std::exception_ptr why, callbacks_run where) noexcept {
-    context_node* finished = nullptr;
+    context_node* below = nullptr;
     chan_handle::reference(this);
-    if (spread(e, why, finished)) {
-        leave_parent();
-        start_calls();
-        for (context_node* n = finished; n != nullptr; n = n->next_) n->start_calls();
-        request_stop(where);
+    if (!spread(e, why, below)) return chan_handle::release(this);
+    leave_parent();
+    start_calls();
+    bool any = has_stop_source();
+    for (context_node* n = below; n != nullptr; n = n->next_) {
+        n->start_calls();
+        any = any || n->has_stop_source();
     }
-    while (context_node* n = finished) {
-        finished = std::exchange(n->next_, nullptr);
-        n->request_stop(where);
-        chan_handle::release(n);
-    }
-    chan_handle::release(this);
+    if (any && where == callbacks_run::on_own_thread && request_stop_on_thread(this, below)) return;
+    request_stop_of(this, below);
 }
 
 // ---- deadline, stop_token, functions --------------------------------------------------------------------------------
@@ -407,6 +428,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
         std::scoped_lock guard(lock);
         if (err.load(std::memory_order_relaxed) == 0) {
             r->node = this;  // no other thread knows it yet
+            r->at = calls_.size();
             calls_.push_back(r);
             return;
         }
@@ -417,9 +439,9 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
 void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(lock);
-    const auto at = std::find(calls_.begin(), calls_.end(), r);
-    if (at == calls_.end()) return;
-    std::swap(*at, calls_.back());
+    if (r->at >= calls_.size() || calls_[r->at] != r) return;  // it has been taken to be called
+    calls_.back()->at = r->at;
+    std::swap(calls_[r->at], calls_.back());
     calls_.pop_back();
 }
 

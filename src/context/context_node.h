@@ -54,6 +54,7 @@ struct cancel_registration {
     platform::ranked_lock<platform::lock_rank::object> lock;
     std::unique_ptr<stored_call> call;  // lock; null: started or withdrawn
     context_node* node = nullptr;       // lock; null: the node is gone, or done
+    std::size_t at = 0;                 // the node's lock: its place among the node's registrations
     bool dropped = false;               // lock: the call was dropped, and no caller has been told yet
     std::source_location where;         // constant once registered: where the program has asked for the call
     std::uint32_t run = 0;              // constant once registered: the registering goroutine's run; 0: of none
@@ -110,6 +111,7 @@ public:
     void join_parent() noexcept;
     // `cause` null: `err` is the cause (cause_of_node()). Nothing happens if it is done already.
     void cancel(errc err, std::exception_ptr cause, callbacks_run where = callbacks_run::here) noexcept;
+    static void request_stop_of(context_node* top, context_node* below) noexcept;
     // False: it would be the last reference, and stays.
     bool release_unless_last() noexcept;
 
@@ -151,7 +153,9 @@ private:
     bool spread(errc e, const std::exception_ptr& why, context_node*& finished) noexcept;
     bool finish(errc e, const std::exception_ptr& why, context_node*& children) noexcept;
     void start_calls() noexcept;
-    void request_stop(callbacks_run where) noexcept;
+    void request_stop() noexcept;
+    bool has_stop_source() noexcept;
+    static bool request_stop_on_thread(context_node* top, context_node* below) noexcept;
 
     platform::futex_lock spreading_;       // see Complete
     bool had_children_ = false;            // lock: it had children when it became done

@@ -234,6 +234,7 @@ int io_native_handle(const io_descriptor* d) noexcept { return io_is_open(d) ? d
 
 void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
     ec.clear();
+    const park::runtime_section inside;
     const io::use mine(d);
     if (!mine) {
         ec = errc::closed;
@@ -253,6 +254,7 @@ std::int64_t io_deadline(const io_descriptor* d, io_direction which) noexcept {
 
 void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
     ec.clear();
+    const park::runtime_section inside;
     const io::use mine(d);
     if (!mine) {
         ec = errc::closed;

@@ -1,5 +1,6 @@
 #include "io/operation.h"
 
+#include <algorithm>
 #include <new>
 
 #include <dunlin/context.hpp>
@@ -46,26 +47,50 @@ end_of_wait wait_for_node(park::waiter& w, std::int64_t deadline_ns, const wait_
     return detail::wait_limited(w, all);
 }
 
-}  // namespace
-
-void wait_for_edge(
-    fd_record* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
+// Queues a node, and waits until it is served, or the caller must ask may_go_on() again. `deadline_ns`: the
+// descriptor's deadline, which `queue` compares; a later change wakes this waiter.
+template <class Queue, class Forget>
+void wait_queued(const wait_limit* limit, std::int64_t deadline_ns, const std::source_location& where, Queue queue,
+    Forget forget) {
     park::waiter w;
     netpoll::poll_node n(&w);
-    // queue_for_edge() compares it; a later change wakes this waiter
-    const std::int64_t deadline_ns = d->deadline_ns(dir);
     n.several = limit != nullptr || deadline_ns != netpoll::no_deadline_ns;
     w.enter();
     w.prepare(sched::wait_reason::io_wait, where);
-    if (d->queue_for_edge(dir, seen, deadline_ns, &n) != netpoll::queued::yes) {
+    if (queue(&n) != netpoll::queued::yes) {
         w.withdraw();
         w.leave();
         return;
     }
     const end_of_wait end = wait_for_node(w, deadline_ns, limit);
     if (end == end_of_wait::served) return;
-    d->forget_edge(dir, &n);
+    forget(&n);
     if (end == end_of_wait::no_memory) throw std::bad_alloc();
+}
+
+}  // namespace
+
+void wait_for_edge(
+    fd_record* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where) {
+    const std::int64_t deadline_ns = d->deadline_ns(dir);
+    wait_queued(limit, deadline_ns, where,
+        [&](netpoll::poll_node* n) { return d->queue_for_edge(dir, seen, deadline_ns, n); },
+        [&](netpoll::poll_node* n) { d->forget_edge(dir, n); });
+}
+
+bool pause_writer(fd_record* d, std::int64_t ns, const wait_limit* limit, const std::source_location& where,
+    std::error_code& ec) {
+    wait_limit until = limit != nullptr ? *limit : wait_limit{};
+    const std::int64_t end_ns = platform::deadline_after(platform::now_ns(), ns);
+    until.deadline_ns = std::min(until.deadline_ns, end_ns);
+    while (may_go_on(d, direction::write, limit, ec) && may_wait(limit, ec)) {
+        if (platform::now_ns() >= end_ns) return true;
+        const std::int64_t deadline_ns = d->deadline_ns(direction::write);
+        wait_queued(&until, deadline_ns, where,
+            [&](netpoll::poll_node* n) { return d->queue_to_pause(deadline_ns, n); },
+            [&](netpoll::poll_node* n) { d->forget_pause(n); });
+    }
+    return false;
 }
 
 bool fd_guard::enter_slow(

@@ -21,6 +21,7 @@
 namespace dunlin::inline v0_1::io {
 
 using detail::wait_limit;
+using netpoll::brief_use;
 using netpoll::fd_record;
 using netpoll::direction;
 
@@ -46,6 +47,12 @@ bool may_wait(const wait_limit* limit, std::error_code& ec) noexcept;
 // Returns after an edge, or when the caller must ask may_go_on() again. Throws std::bad_alloc.
 void wait_for_edge(
     fd_record* d, direction dir, std::uint32_t seen, const wait_limit* limit, const std::source_location& where);
+
+// Waits for `ns`, whatever edges there are: for an attempt that no edge says when to repeat, because it waits for room
+// elsewhere. (Attempts may cause edges themselves.) False, with `ec`: the call must end. Need not be in the fd mutex.
+// Throws std::bad_alloc.
+bool pause_writer(fd_record* d, std::int64_t ns, const wait_limit* limit, const std::source_location& where,
+    std::error_code& ec);
 
 // In the fd mutex from construction to destruction; the constructor waits if another operation of this direction is in.
 // False: `ec` says why. A null descriptor is a closed one.
@@ -78,7 +85,8 @@ private:
     bool in_ = false;
 };
 
-// A use of the descriptor from construction to destruction: for calls that neither read nor write.
+// A use of the descriptor from construction to destruction: for calls that neither read nor write. A goroutine that is
+// frozen meanwhile never ends it (fd_record.h, End of run): see brief_use; or it is constructed inside the runtime.
 class use {
 public:
     explicit use(fd_record* d) noexcept : d_(d != nullptr && d->use() ? d : nullptr) {}

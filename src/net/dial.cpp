@@ -55,11 +55,7 @@ bool finish_connecting(io_descriptor* d, const address& to, long started, const 
     const std::source_location& where) {
     const io::fd_guard mine(d, direction::write, limit, where, ec);
     for (retry_pause pause; mine && started == -EAGAIN; pause.lengthen()) {
-        if (!io::may_wait(limit, ec)) return false;
-        wait_limit until = limit != nullptr ? *limit : wait_limit{};
-        until.deadline_ns = std::min(until.deadline_ns, platform::now_ns() + pause.ns);
-        io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
-        if (!io::may_go_on(d, direction::write, limit, ec)) return false;
+        if (!io::pause_writer(d, pause.ns, limit, where, ec)) return false;
         started = start_to_connect(d->fd(), to);
     }
     if (!mine) return false;

@@ -49,20 +49,6 @@ packet_conn::message receive_message(io_descriptor* d, mutable_buffer b, const w
     return m;
 }
 
-// Waits for `pause_ns`, outside the fd mutex. False, with `ec`: the call must end. An edge does not end the pause: the
-// attempts themselves cause edges.
-bool let_pass(io_descriptor* d, std::int64_t pause_ns, const wait_limit* limit, std::error_code& ec,
-    const std::source_location& where) {
-    wait_limit until = limit != nullptr ? *limit : wait_limit{};
-    const std::int64_t end_ns = platform::now_ns() + pause_ns;
-    until.deadline_ns = std::min(until.deadline_ns, end_ns);
-    while (io::may_go_on(d, direction::write, limit, ec) && io::may_wait(limit, ec)) {
-        if (platform::now_ns() >= end_ns) return true;
-        io::wait_for_edge(d, direction::write, d->edges(direction::write), &until, where);
-    }
-    return false;
-}
-
 // One attempt, or several where an edge tells when to try again. `full`: the queue of the Unix socket `to`, which this
 // one is not connected to, has no room. No edge reports when it has.
 std::size_t try_to_send(io_descriptor* d, const_buffer b, const address* to, const wait_limit* limit, bool& full,
@@ -86,7 +72,7 @@ std::size_t send(io_descriptor* d, const_buffer b, const address* to, const wait
     for (retry_pause pause;; pause.lengthen()) {
         bool full;
         const std::size_t n = try_to_send(d, b, to, limit, full, ec, where);
-        if (!full || !let_pass(d, pause.ns, limit, ec, where)) return n;
+        if (!full || !io::pause_writer(d, pause.ns, limit, where, ec)) return n;
     }
 }
 

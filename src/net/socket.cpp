@@ -47,7 +47,7 @@ std::string describe(io_descriptor* d) {
 
 // False: the kernel does not tell (any more).
 bool ask_kernel(io_descriptor* d, bool of_peer, address& a) noexcept {
-    const io::use mine(d);
+    const io::brief_use mine(d);
     sockaddr_storage s;
     socklen_t size = sizeof s;
     if (!mine || io::system_name(d->fd(), of_peer, &s, &size) != 0) return false;
@@ -199,7 +199,7 @@ void set_option_or_throw(io_descriptor* d, const char* what, int level, int name
 }
 
 std::error_code set_option_of(io_descriptor* d, int level, int name, int value) noexcept {
-    const io::use mine(d);
+    const io::brief_use mine(d);
     return !mine ? make_error_code(errc::closed) : system_error_code(set_option(d->fd(), level, name, value));
 }
 

@@ -26,7 +26,7 @@ stream stream::adopt(int fd) {
 namespace {
 
 void shut_down(io_descriptor* d, int how, std::error_code& ec) noexcept {
-    const io::use mine(d);
+    const io::brief_use mine(d);
     ec = !mine ? make_error_code(errc::closed) : system_error_code(-io::system_shutdown(d->fd(), how));
 }
 
@@ -65,7 +65,7 @@ void stream::set_keep_alive(std::chrono::seconds between_probes, std::error_code
 }
 
 void stream::set_linger(std::optional<std::chrono::seconds> time, std::error_code& ec) noexcept {
-    const io::use mine(descriptor_);
+    const io::brief_use mine(descriptor_);
     const linger value{
         time.has_value(), time ? static_cast<int>(std::min<std::chrono::seconds::rep>(time->count(), 32767)) : 0};
     if (!mine) {

@@ -1,6 +1,7 @@
 // parking_lot.cpp - see parking_lot.h.
 #include "park/parking_lot.h"
 
+#include "park/wait_queue.h"
 #include "sched/preempt/crash.h"
 
 namespace dunlin::inline v0_1::park {
@@ -140,6 +141,46 @@ wait_node* lot_bucket::take_all(const void* address) noexcept {
     wake_chain chain;
     while (lot_node* n = pop_claimed(address)) chain.add(n);
     return chain.first();
+}
+
+namespace {
+
+// The object is alive as long as one that is not frozen waits for it.
+lot_node* first_that_lives(lot_node* n) noexcept {
+    while (n != nullptr && n->owner->is_frozen()) n = n->after();
+    return n;
+}
+
+}  // namespace
+
+wait_node* lot_bucket::pass_over_frozen() noexcept {
+    lock.assert_held();
+    wait_node* woken = nullptr;
+    wait_node** end = &woken;
+    for (lot_node *front = first_, *next_front; front != nullptr; front = next_front) {
+        next_front = front->next_address;
+        // Those before it may have waited for another object, which was here before.
+        lot_node* const lives = first_that_lives(front);
+        if (lives == nullptr || lives->serve == nullptr) continue;
+        for (lot_node *n = front, *next; n != nullptr; n = next) {
+            next = n->after();
+            if (n->owner->is_frozen()) remove(n);
+        }
+        *end = lives->serve(*this, lives->address);
+        while (*end != nullptr) end = &(*end)->next;
+    }
+    return woken;
+}
+
+void pass_over_frozen() noexcept {
+    runtime_section inside;
+    for (lot_bucket& b : the_lot) {
+        if (b.waiting.load(std::memory_order_relaxed) == 0) continue;
+        b.lock.lock();
+        wait_node* const woken = b.pass_over_frozen();
+        b.lock.unlock();
+        wake_all(woken);
+    }
 }
 
 void check_no_waiters(const void* address, const char* report) noexcept {

@@ -23,7 +23,8 @@
 //            under the bucket's lock only, needs no A2 (group_counter, shared_mutex); the mutex, which has no locked
 //            instruction in its unlock, has `watched` instead (sync/mutex.cpp).
 // Frozen     Nodes of goroutines whose run() has returned stay linked. They are taken off when they are met at the
-//            front of a queue.
+//            front of a queue; and at the end of their run(), if one that is not frozen waits in the same queue, and
+//            its kind can go on without them (lot_node::serve).
 // Source     WebKit's ParkingLot (Pizlo, "Locking in WebKit"); Go's semaTable, runtime/sema.go.
 // Tests      tests/sync/, tests/model/mutex_model_test.cpp
 #pragma once
@@ -40,6 +41,8 @@ namespace dunlin::inline v0_1::park {
 
 enum class lot_kind : std::uint8_t { mutex, reader, writer, condition, semaphore, group, barrier, event, weighted };
 
+class lot_bucket;
+
 struct lot_node : wait_node {
     lot_node(waiter* w, const void* object, lot_kind k, bool limited) noexcept : wait_node(w), address(object),
         kind(k) {
@@ -54,6 +57,10 @@ struct lot_node : wait_node {
     bool granted = false;                // set by the waker: the waiter has what it waits for
     bool starving = false;               // mutex: it has waited so long that the next unlock hands over to it
     platform::atomic<std::uint8_t> state{0};  // condition variable: see there
+    // Constant while linked; null: nothing to do. When goroutines have been frozen, those that wait behind them may be
+    // able to go on: called under the bucket's lock, when frozen waiters have been taken off the queue and this one is
+    // left. Returns a chain of those to be woken.
+    wait_node* (*serve)(lot_bucket& b, const void* object) noexcept = nullptr;
     std::uint64_t value = 0;             // mutex: the waiter's mark as an owner; barrier: the phase it waits for
 
     // Valid in the front of a queue, under the bucket's lock.
@@ -113,6 +120,8 @@ public:
     std::int64_t charge(const void* address, std::int64_t now_ns) noexcept;
     // All such nodes, in order, for wake_all().
     wait_node* take_all(const void* address) noexcept;
+    // See Frozen. Returns a chain for wake_all().
+    wait_node* pass_over_frozen() noexcept;
 
 private:
     lot_node* find(const void* address) const noexcept;
@@ -133,6 +142,9 @@ inline lot_bucket& bucket_of(const void* address) noexcept {
 
 // For the destructor of an object: reports misuse if there is a waiter for it.
 void check_no_waiters(const void* address, const char* report) noexcept;
+
+// Called when a run() has ended and has left goroutines: others that wait behind them go on, if they can.
+void pass_over_frozen() noexcept;
 
 // What g waits for in the parking lot; null: nothing. For reports: looks through the whole lot, which takes tens of
 // microseconds.

@@ -110,6 +110,7 @@ fd_record* fd_record::take_record(int fd, bool pollable) noexcept {
     d->short_read_drains_ = false;
     d->pollable_ = pollable;
     d->fd_closed_ = false;
+    d->closer_.store(nullptr, std::memory_order_relaxed);
     d->kind = 0;
     d->holds_.store(2, std::memory_order_relaxed);
     d->fd_.store(fd, std::memory_order_relaxed);
@@ -310,9 +311,26 @@ void fd_record::forget_edge(direction d, poll_node* n) noexcept {
     count_wake();
 }
 
-// Under the lock: appends all waiters for an edge, claimed, to a chain.
-void fd_record::take_waiting(side& s, park::wait_node**& end) noexcept {
-    while (park::wait_node* n = s.waiting.pop_front()) {
+queued fd_record::queue_to_pause(std::int64_t deadline_ns, poll_node* n) noexcept {
+    std::scoped_lock guard(lock_);
+    if (mutex_.closed()) return queued::closed;
+    if (side_[index(direction::write)].deadline_ns.load(std::memory_order_relaxed) != deadline_ns) return queued::go_on;
+    pausing_.push_back(n);
+    count_wait();
+    return queued::yes;
+}
+
+void fd_record::forget_pause(poll_node* n) noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock_);
+    if (!n->linked) return;
+    pausing_.remove(n);
+    count_wake();
+}
+
+// Under the lock: appends all waiters of a queue, claimed, to a chain.
+void fd_record::take_waiting(park::wait_queue& q, park::wait_node**& end) noexcept {
+    while (park::wait_node* n = q.pop_front()) {
         count_wake();
         if (!n->claim()) continue;
         *end = n;
@@ -329,7 +347,7 @@ void fd_record::edge(const sched::polled_event& event, park::wait_node**& end) n
         side& s = side_[index(d)];
         // Release publishes peer_closed_.
         s.edges.store(s.edges.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-        take_waiting(s, end);
+        take_waiting(s.waiting, end);
     }
 }
 
@@ -340,7 +358,8 @@ void fd_record::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
     park::wait_node** end = &woken;
     lock_.lock();
     s.deadline_ns.store(deadline_ns, std::memory_order_relaxed);
-    take_waiting(s, end);
+    take_waiting(s.waiting, end);
+    if (d == direction::write) take_waiting(pausing_, end);
     *end = nullptr;
     lock_.unlock();
     park::wake_all(woken);
@@ -349,25 +368,43 @@ void fd_record::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
 // ---- the end --------------------------------------------------------------------------------------------------------
 
 bool fd_record::begin_to_close() noexcept {
-    if (!mutex_.close()) return false;
+    {
+        const sched::unstoppable_section section;  // as in enter()
+        if (!mutex_.close()) return false;
+        closer_.store(section.goroutine_here(), std::memory_order_relaxed);
+    }
+    wake_all_waiters();
+    end_being_open();
+    return true;
+}
+
+// The fd mutex is closed.
+void fd_record::wake_all_waiters() noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
-    {
-        park::runtime_section inside;
-        lock_.lock();
-        for (side& s : side_) {
-            take_waiting(s, end);
-            take_entering(s, end);
-        }
-        mutex_.clear_waiting(direction::read);
-        mutex_.clear_waiting(direction::write);
-        *end = nullptr;
-        lock_.unlock();
-        if (pollable_) remove_fd(fd());
-        park::wake_all(woken);
+    park::runtime_section inside;
+    lock_.lock();
+    for (side& s : side_) {
+        take_waiting(s.waiting, end);
+        take_entering(s, end);
     }
-    end_use();
-    return true;
+    take_waiting(pausing_, end);
+    mutex_.clear_waiting(direction::read);
+    mutex_.clear_waiting(direction::write);
+    *end = nullptr;
+    lock_.unlock();
+    if (pollable_) remove_fd(fd());
+    park::wake_all(woken);
+}
+
+void fd_record::end_being_open() noexcept {
+    bool last;
+    {
+        const sched::unstoppable_section section;
+        closer_.store(nullptr, std::memory_order_relaxed);  // before the descriptor may be gone
+        last = count_use_ended();
+    }
+    if (last) close_now();
 }
 
 bool fd_record::close() noexcept {
@@ -383,16 +420,25 @@ void fd_record::release() noexcept {
     drop_hold();
 }
 
+// May run twice: the second time by the thread that takes the place of a goroutine that was frozen in it.
 void fd_record::close_now() noexcept {
-    const int fd = fd_.exchange(-1, std::memory_order_relaxed);
-    close_number(fd);
-    open_descriptors.fetch_sub(1, std::memory_order_relaxed);
-    park::runtime_section inside;
-    lock_.lock();
-    fd_closed_ = true;
-    park::wait_node* woken = closers_.take_all();
-    lock_.unlock();
-    park::wake_all(woken);
+    {
+        const sched::unstoppable_section section;
+        const int fd = fd_.exchange(-1, std::memory_order_relaxed);
+        if (fd >= 0) {
+            close_number(fd);
+            open_descriptors.fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
+    {
+        park::runtime_section inside;
+        lock_.lock();
+        fd_closed_ = true;
+        closer_.store(nullptr, std::memory_order_relaxed);
+        park::wait_node* woken = closers_.take_all();
+        lock_.unlock();
+        park::wake_all(woken);
+    }
     drop_hold();
 }
 
@@ -419,30 +465,50 @@ void fd_record::wait_until_closed() noexcept {
     if (n.linked) closers_.remove(&n);
 }
 
+void fd_record::forget_frozen_in(park::wait_queue& q) noexcept {
+    park::wait_queue kept;
+    while (park::wait_node* n = q.pop_front()) {
+        if (n->owner->is_frozen()) {
+            count_wake();
+        } else {
+            kept.push_back(n);
+        }
+    }
+    q = kept;
+}
+
+namespace {
+
+// `field` is read again: the first value may be from an earlier call of this goroutine. The acquire load of `state`
+// pairs with the release in freeze_goroutine().
+bool is_frozen_in(const platform::atomic<sched::goroutine*>& field) noexcept {
+    const sched::goroutine* g = field.load(std::memory_order_relaxed);
+    return g != nullptr && g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
+        field.load(std::memory_order_relaxed) == g;
+}
+
+}  // namespace
+
+void fd_record::finish_close_of_frozen() noexcept {
+    if (!is_frozen_in(closer_)) return;
+    if (!mutex_.in_use()) return close_now();
+    wake_all_waiters();
+    end_being_open();
+}
+
 void fd_record::forget_frozen_here() noexcept {
     for (const direction d : {direction::read, direction::write}) {
         side& s = side_[index(d)];
         bool holder_is_frozen = false;
         {
             std::scoped_lock guard(lock_);
-            park::wait_queue kept;
-            while (park::wait_node* n = s.waiting.pop_front()) {
-                if (n->owner->is_frozen()) {
-                    count_wake();
-                } else {
-                    kept.push_back(n);
-                }
-            }
-            s.waiting = kept;
-            const sched::goroutine* g = s.holder.load(std::memory_order_relaxed);
-            // `holder` is read again: the first value may be from an earlier call of this goroutine. The acquire load
-            // of `state` pairs with the release in freeze_goroutine().
-            holder_is_frozen = g != nullptr &&
-                g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen &&
-                s.holder.load(std::memory_order_relaxed) == g;
+            forget_frozen_in(s.waiting);
+            if (d == direction::write) forget_frozen_in(pausing_);
+            holder_is_frozen = is_frozen_in(s.holder);
         }
         if (holder_is_frozen) leave(d);
     }
+    finish_close_of_frozen();
 }
 
 void fd_record::forget_frozen() noexcept {
@@ -455,7 +521,7 @@ void fd_record::forget_frozen() noexcept {
     records.lock.unlock();
     for (; s != nullptr; s = s->next) {
         for (fd_record& d : s->records) {
-            if (d.fd() >= 0) d.forget_frozen_here();
+            if (d.fd() >= 0 || d.closer_.load(std::memory_order_relaxed) != nullptr) d.forget_frozen_here();
         }
     }
 }

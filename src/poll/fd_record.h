@@ -23,7 +23,8 @@
 // Deadlines  are stored here; only a waiter puts one into the heap of timers (io/operation.cpp). A new deadline wakes
 //            the waiters, which look again.
 // End of run A frozen goroutine never comes back, wherever in a call it stands: forget_frozen() takes it off the
-//            queues, and leaves the fd mutex in its place (side::holder).
+//            queues, leaves the fd mutex in its place (side::holder), and ends what close() it has begun (closer_). It
+//            holds no other use: such a use begins inside the runtime, or in a section where nothing stops it.
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a state word, so
 //            that several may wait (select), and nothing has to be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
@@ -33,6 +34,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "park/wait_queue.h"
 #include "platform/cpu.h"
@@ -112,10 +115,19 @@ public:
         }
         if (last) close_now();
     }
+    // Between these a goroutine must neither enter the runtime nor be stopped, or the use may be lost with it.
     bool use() noexcept { return mutex_.use(); }
     void end_use() noexcept {
-        if (mutex_.end_use()) close_now();
+        if (count_use_ended()) close_now();
     }
+    // The two halves of end_use(): true: the caller must call close_now(), which enters the runtime.
+    bool count_use_ended() noexcept {
+        const sched::unstoppable_section section;  // as in enter()
+        const bool last = mutex_.end_use();
+        if (last) closer_.store(section.goroutine_here(), std::memory_order_relaxed);
+        return last;
+    }
+    void close_now() noexcept;
     // Queues n until it may enter. Called inside the runtime, after prepare(). go_on: call enter() again.
     queued queue_to_enter(direction d, poll_node* n) noexcept;
     void forget_entering(direction d, poll_node* n) noexcept;
@@ -139,6 +151,10 @@ public:
     // or the deadline is no longer `deadline_ns`.
     queued queue_for_edge(direction d, std::uint32_t seen, std::int64_t deadline_ns, poll_node* n) noexcept;
     void forget_edge(direction d, poll_node* n) noexcept;
+    // Queues n, of a writer, until the descriptor is closed or has another deadline for writes than `deadline_ns`: for
+    // a wait that edges do not end. Called inside the runtime, after prepare().
+    queued queue_to_pause(std::int64_t deadline_ns, poll_node* n) noexcept;
+    void forget_pause(poll_node* n) noexcept;
     // Called by the poller: appends the waiters that it must wake to a chain.
     void edge(const sched::polled_event& event, park::wait_node**& end) noexcept;
     // Prefetch the memory that edge() will touch: the record, then, once that is in the cache, its first waiter. A
@@ -195,16 +211,22 @@ private:
     bool try_leave(direction d, bool& last) noexcept {
         const sched::unstoppable_section section;  // as in enter()
         side_[index(d)].holder.store(nullptr, std::memory_order_relaxed);
-        if (mutex_.leave(d, last)) [[likely]] return true;
+        if (mutex_.leave(d, last)) [[likely]] {
+            if (last) closer_.store(section.goroutine_here(), std::memory_order_relaxed);
+            return true;
+        }
         // this goroutine may be frozen after this, while it is in
         side_[index(d)].holder.store(section.goroutine_here(), std::memory_order_relaxed);
         return false;
     }
     bool let_next_in(direction d) noexcept;
-    static void take_waiting(side& s, park::wait_node**& end) noexcept;
+    static void take_waiting(park::wait_queue& q, park::wait_node**& end) noexcept;
+    static void forget_frozen_in(park::wait_queue& q) noexcept;
     static void take_entering(side& s, park::wait_node**& end) noexcept;
-    void close_now() noexcept;
     bool begin_to_close() noexcept;
+    void wake_all_waiters() noexcept;
+    void end_being_open() noexcept;
+    void finish_close_of_frozen() noexcept;
     void wait_until_closed() noexcept;
     void drop_hold() noexcept;
     void give_back_record() noexcept;
@@ -225,7 +247,32 @@ private:
     // the handle and the open descriptor each hold the record; the last to let go gives it back
     platform::atomic<std::uint8_t> holds_{0};
     park::wait_queue closers_;              // lock: waiters in close()
+    // The goroutine that has closed the fd mutex and not yet ended the use for being open; or that has ended the last
+    // use, and closes the descriptor. Null: none, or a thread. Relaxed, as side::holder.
+    platform::atomic<sched::goroutine*> closer_{nullptr};
+    park::wait_queue pausing_;              // lock: writers that edges do not wake
     fd_record* next_free_ = nullptr;       // the store's
+};
+
+// A use of the descriptor from construction to destruction, for a few system calls that do not wait. It is not lost
+// with a goroutine: nothing stops the goroutine meanwhile, and it must not enter the runtime. If its run() has ended,
+// it goes no further than the end of this.
+class brief_use {
+public:
+    explicit brief_use(fd_record* d) noexcept : section_(std::in_place), d_(d != nullptr && d->use() ? d : nullptr) {}
+    ~brief_use() {
+        const bool last = d_ != nullptr && d_->count_use_ended();
+        section_.reset();
+        if (last) d_->close_now();
+        const park::runtime_section inside;
+    }
+    brief_use(const brief_use&) = delete;
+    brief_use& operator=(const brief_use&) = delete;
+    explicit operator bool() const noexcept { return d_ != nullptr; }
+
+private:
+    std::optional<sched::unstoppable_section> section_;
+    fd_record* d_;
 };
 
 }  // namespace dunlin::netpoll

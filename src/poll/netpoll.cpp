@@ -6,7 +6,9 @@
 #include <mutex>
 #include <new>
 #include <system_error>
+#include <utility>
 
+#include "park/parking_lot.h"
 #include "park/wait_queue.h"
 #include "platform/lock.h"
 #include "poll/fd_record.h"
@@ -123,6 +125,9 @@ void poller::interrupt() noexcept {
 void poller::forget_all() noexcept {
     timers_.forget_all();
     fd_record::forget_frozen();
+    // It looks through the whole lot: not if no goroutine was left.
+    const auto frozen = sched::the_scheduler.forgotten.load(std::memory_order_relaxed);
+    if (std::exchange(frozen_before_, frozen) != frozen) park::pass_over_frozen();
     if (auto* forget = also_forget.load(std::memory_order_relaxed)) forget();
 }
 

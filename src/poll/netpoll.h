@@ -29,6 +29,7 @@ public:
 
 private:
     timers::timer_events timers_;
+    std::uint64_t frozen_before_ = 0;  // how many goroutines all earlier runs had left; the world is stopped
 };
 
 // Makes the epoll instance if there is none. Returns 0, or errno. Starts the runtime, because a machine must sleep in

@@ -34,7 +34,8 @@
 //            (that U2 overwrites nothing) Only an unlock that releases the mutex (U7), or finds it free (U5), sets
 //            woken. U2 may wipe woken out if `watched` was cleared since: then one waiter more than necessary may be
 //            woken.
-// Frozen     A woken waiter whose run() has returned never tries. woken_in_ says in which run it was woken.
+// Frozen     A woken waiter whose run() has returned never tries. woken_in_ says in which run it was woken, and at the
+//            end of a run() the first of those that still wait is woken in its place (lot_node::serve).
 // Fairness   Normally, callers that are awake may pass waiters. A waiter that loses the race after a wake goes to the
 //            front; if it has waited for a millisecond by then, it is starving, and the next unlock hands over to it.
 // Lifetime   The stores of U2 and U7, and the CAS of U6, are the last accesses to the object by an unlock that has not
@@ -313,6 +314,9 @@ void mutex::wait_on_thread(park::waiter& w) const noexcept {
         park::waiter w;
         park::lock_node n(&w, this, park::lot_kind::mutex, limit != nullptr);
         n.value = me;
+        n.serve = [](lot_bucket& bucket, const void* object) noexcept -> park::wait_node* {
+            return static_cast<mutex*>(const_cast<void*>(object))->wake_first(bucket);
+        };
         const std::int64_t now_ns = platform::now_ns();
         n.queued_ns = now_ns;
         if (since_ns == 0) since_ns = now_ns;

@@ -5,7 +5,10 @@
 #include <dunlin/detail/publisher.hpp>
 
 #include <new>
+#include <utility>
 
+#include "chan/core.h"
+#include "park/wait_queue.h"
 #include "park/waiter.h"
 #include "platform/lock.h"
 #include "platform/simulated.h"
@@ -17,6 +20,35 @@ namespace {
 using object_lock = platform::ranked_lock<platform::lock_rank::object>;
 
 object_lock& lock_in(unsigned char* storage) noexcept { return *std::launder(reinterpret_cast<object_lock*>(storage)); }
+
+// Waiters that are woken when the publisher's lock is free: what they do next is to take it.
+class woken_chain {
+public:
+    void give_permit(chan_core& news) noexcept {
+        alignas(16) std::byte permit[16] = {};  // a std::monostate, with room for what the compiler thinks possible
+        park::wait_node* woken = nullptr;
+        news.lock.lock();
+        news.send(permit, woken);
+        news.lock.unlock();
+        append(woken);
+    }
+    void close(chan_core& news) noexcept {
+        park::wait_node* woken = nullptr;
+        news.lock.lock();
+        news.close(woken);
+        news.lock.unlock();
+        append(woken);
+    }
+    park::wait_node* first() const noexcept { return first_; }
+
+private:
+    void append(park::wait_node* woken) noexcept {
+        *end_ = woken;
+        while (*end_ != nullptr) end_ = &(*end_)->next;
+    }
+    park::wait_node* first_ = nullptr;
+    park::wait_node** end_ = &first_;
+};
 
 }  // namespace
 
@@ -33,15 +65,19 @@ publisher::locked::locked(const publisher& p) noexcept : publisher_(p) {
 }
 
 publisher::locked::~locked() {
+    auto* const woken = static_cast<park::wait_node*>(std::exchange(publisher_.woken_, nullptr));
     lock_in(publisher_.lock_).unlock();
+    park::wake_all(woken);
     std::launder(reinterpret_cast<park::runtime_section*>(section_))->~runtime_section();
 }
 
 void publisher::publish() noexcept {
     const std::uint64_t before = head++;
+    woken_chain woken;
     for (follower* f = first_; f != nullptr; f = f->next) {
-        if (f->place == before) f->news.try_send(std::monostate());
+        if (f->place == before) woken.give_permit(*handle_access::core(f->news));
     }
+    woken_ = woken.first();
 }
 
 void publisher::settle(follower& f) const noexcept {
@@ -56,7 +92,9 @@ void publisher::settle(follower& f) const noexcept {
 bool publisher::close() noexcept {
     const locked guard(*this);
     if (std::exchange(closed, true)) return false;
-    for (follower* f = first_; f != nullptr; f = f->next) f->news.close();
+    woken_chain woken;
+    for (follower* f = first_; f != nullptr; f = f->next) woken.close(*handle_access::core(f->news));
+    woken_ = woken.first();
     return true;
 }
 

@@ -103,6 +103,9 @@ wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const s
     if (detail::is_past(limit)) return wait_outcome::timed_out;
     park::waiter w;
     park::lock_node n(&w, this, r == writer ? lot_kind::writer : lot_kind::reader, limit != nullptr);
+    n.serve = [](park::lot_bucket& bucket, const void* object) noexcept {
+        return queue{*const_cast<shared_mutex*>(static_cast<const shared_mutex*>(object)), bucket}.given_up();
+    };
     if (park::counts_unlocks()) n.queued_ns = platform::now_ns();
     park::lot_bucket& b = park::bucket_of(this);
     w.enter();

@@ -508,6 +508,34 @@ TEST_P(Context, AfterFuncRunsOnceUnlessStopped) {
 }
 
 // The function is destroyed with the stop, with the last handle, or when it has run; not later.
+TEST_P(Context, AfterFuncsAreWithdrawnInAnyOrder) {
+    run([] {
+        for (const int step : {1, 7, 99}) {
+            const cancellable c = dunlin::with_cancel({});
+            std::atomic<int> called{0}, wrong{0};
+            std::vector<dunlin::stop_function> stops;
+            for (int i = 0; i < 100; ++i) {
+                stops.push_back(c.after_func([&, i] {
+                    if (i >= 50) ++wrong;
+                    ++called;
+                }));
+            }
+            for (int i = 0; i < 100; ++i) {
+                const int which = i * step % 100;
+                if (which >= 50) {
+                    EXPECT_TRUE(stops[static_cast<std::size_t>(which)]());
+                    EXPECT_FALSE(stops[static_cast<std::size_t>(which)]());
+                }
+            }
+            EXPECT_EQ(inside::calls(c), 50u);
+            c.cancel();
+            support::eventually([&] { return called == 50; });
+            EXPECT_EQ(wrong, 0);
+            EXPECT_FALSE(stops[0]());
+        }
+    });
+}
+
 TEST_P(Context, AfterFuncIsDestroyed) {
     run([] {
         const auto alive = std::make_shared<int>(1);

@@ -4,6 +4,9 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
+#include <list>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -308,6 +311,33 @@ TEST_P(Signals, ASlowStopCallbackHoldsUpNoOtherSignalAndNoChild) {
         EXPECT_TRUE(dunlin::process({"true"}).wait(dunlin::with_timeout({}, 20s)).success());
         may_end = true;
         support::eventually([&] { return over.load(); });
+    });
+}
+
+TEST_P(Signals, RunStopCallbacksOnOneThreadOfTheProgram) {
+    run([] {
+        dunlin::signal_context ctx({SIGHUP});
+        std::vector<dunlin::cancellable> below;
+        for (int i = 0; i < 20; ++i) below.push_back(dunlin::with_cancel(ctx));
+        std::mutex lock;
+        std::set<std::thread::id> threads;
+        std::atomic<int> called{0}, blocked{0};
+        const auto callback = [&] {
+            sigset_t mask;
+            pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+            blocked += sigismember(&mask, SIGTERM);
+            {
+                const std::scoped_lock guard(lock);
+                threads.insert(std::this_thread::get_id());
+            }
+            ++called;
+        };
+        std::list<std::stop_callback<decltype(callback)>> callbacks;
+        for (const dunlin::cancellable& c : below) callbacks.emplace_back(c.stop_token(), callback);
+        send(SIGHUP);
+        support::eventually([&] { return called == 20; });
+        EXPECT_EQ(threads.size(), 1u);
+        EXPECT_EQ(blocked, 0);
     });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "net/pairs.h"
+#include "sched/data/types.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -22,6 +23,13 @@ using support::text_of;
 std::vector<const char*> networks() {
     if (support::has_ipv6()) return {"udp4", "udp6", "udp", "unixgram"};
     return {"udp4", "udp", "unixgram"};
+}
+
+std::uint64_t waits_for_descriptors() {
+    const auto& s = dunlin::sched::the_scheduler;
+    std::uint64_t waits = 0;
+    for (std::uint32_t i = 0; i < s.procs_made.load(); ++i) waits += s.processor_at(i)->counts.io_waits.get();
+    return waits;
 }
 
 class Packet : public support::each_p {};
@@ -210,6 +218,31 @@ TEST_P(Packet, AReceiverThatDoesNotReadHoldsUpNoOther) {
             std::array<char, 1> got{};
             EXPECT_EQ(reader.read_some(got), 1u);
         }
+        client.close();
+        wg.wait();
+    });
+}
+
+// Each attempt makes an edge. It must not wake the others.
+TEST_P(Packet, ManyThatWaitForRoomDoNotWakeEachOther) {
+    run([] {
+        constexpr int senders = 50;
+        net::packet_conn silent = net::listen_packet("unixgram", support::abstract_name());
+        net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());
+        std::error_code ec;
+        client.set_write_deadline(20ms);
+        while (!ec) client.write_to("x", silent.local_address(), ec);
+        client.clear_deadline();
+        dunlin::wait_group wg;
+        for (int i = 0; i < senders; ++i) {
+            wg.go([&] { EXPECT_EQ(code_of([&] { client.write_to("x", silent.local_address()); }), is_closed); });
+        }
+        support::eventually([] { return support::waiters() == senders; });
+        const std::uint64_t before = waits_for_descriptors();
+        const auto begin = dunlin::clock::now();
+        dunlin::sleep_for(100ms);
+        const auto waits = waits_for_descriptors() - before;
+        EXPECT_LT(waits, static_cast<std::uint64_t>(senders * ((dunlin::clock::now() - begin) / 1ms + 5)));
         client.close();
         wg.wait();
     });

@@ -369,6 +369,68 @@ TEST_P(Descriptor, NoGoroutineIsFrozenBetweenTakingATurnAndSayingSo) {
     close_quickly(a, b);
 }
 
+// A goroutine that does nothing else is lost in such a call.
+TEST_P(Descriptor, NoUseIsLostWithAGoroutineThatSetsDeadlinesOrLooks) {
+    for (int i = 0; i < support::rounds(12); ++i) {
+        auto [a, b] = net::stream_pair();
+        std::atomic<bool> begun{false};
+        run([&begun, &a = a, i] {
+            dunlin::go([&begun, &a, i] {
+                begun = true;
+                for (std::error_code ec;;) {
+                    switch (i % 4) {
+                    case 0: a.set_read_deadline(1h, ec); break;
+                    case 1: a.set_linger({}, ec); break;
+                    case 2: static_cast<void>(a.local_address()); break;
+                    default: dunlin::select(dunlin::on_readable(a), dunlin::otherwise());
+                    }
+                }
+            });
+            support::eventually([&] { return begun.load(); });
+        });
+        close_quickly(a, b);
+    }
+}
+
+// It blocks in the kernel when run() returns, and is lost at its next call of the library.
+TEST_P(Descriptor, ACloseThatIsLostIsFinished) {
+    for (int i = 0; i < support::rounds(10); ++i) {
+        auto [a, b] = net::stream_pair();
+        int ends[2];
+        ASSERT_EQ(pipe(ends), 0);
+        const int number = a.native_handle();
+        std::atomic<bool> begun{false};
+        run([&, &a = a] {
+            dunlin::go([&] {
+                begun = true;
+                char c;
+                ASSERT_EQ(read(ends[0], &c, 1), 1);
+                a.close();
+                ADD_FAILURE() << "it was lost";
+            });
+            support::eventually([&] { return begun.load(); });
+            dunlin::sleep_for(1ms);  // let it block
+        });
+        std::atomic<bool> returned{false};
+        std::thread reader([&, &a = a] {
+            char c;
+            std::error_code ec;
+            EXPECT_EQ(a.read_some(&c, 1, ec), 0u);
+            EXPECT_EQ(ec, is_closed);
+            returned = true;
+        });
+        std::this_thread::sleep_for(1ms);
+        ASSERT_EQ(write(ends[1], "x", 1), 1);
+        reader.join();
+        EXPECT_FALSE(a.is_open());
+        support::eventually_on_thread([&] { return fcntl(number, F_GETFD) == -1; });
+        char c;
+        EXPECT_EQ(b.read_some(&c, 1), 0u) << "the peer sees it";
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
 // A plain thread that reads stays, and one that waits for its turn behind a goroutine that was frozen gets it.
 TEST_P(Descriptor, AThreadGetsTheTurnOfAFrozenReader) {
     auto [a, b] = net::stream_pair();

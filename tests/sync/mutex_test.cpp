@@ -10,6 +10,7 @@
 
 #include "park/parking_lot.h"
 #include "support/runtime_test.h"
+#include "sync/mutex_holder.h"
 
 using namespace std::chrono_literals;
 
@@ -209,6 +210,35 @@ TEST_P(Mutex, WaitersLeftBehindByAnEarlierRunAreForgotten) {
         if (!m.try_lock()) return;
         m.unlock();
         run([&m] { hammer(m, 6, 0, support::rounds(500)); });
+    }
+}
+
+// The goroutine that was told to try never does, and the mutex is free: the thread behind it takes it.
+TEST_P(Mutex, AThreadBehindWaitersThatAreLeftBehindGoesOn) {
+    for (int round = 0; round < 5; ++round) {
+        dunlin::mutex& m = *new dunlin::mutex;
+        std::thread behind;
+        run([&] {
+            m.lock();
+            for (int i = 0; i < 3; ++i) {
+                dunlin::go([&m] { m.lock(); });
+            }
+            support::eventually([&m] { return dunlin::park::bucket_of(&m).waiting >= 3; });
+            behind = std::thread([&m] {
+                m.lock();
+                m.unlock();
+            });
+            support::eventually([&m] { return dunlin::park::bucket_of(&m).waiting >= 4; });
+            const dunlin::no_preempt guard;
+            m.unlock();
+        });
+        // Perhaps a goroutine was quick enough to take it.
+        const std::uint64_t owner = dunlin::detail::mutex_holder::goroutine(&m);
+        if (owner != 0) {
+            behind.detach();
+            return;
+        }
+        behind.join();
     }
 }
 

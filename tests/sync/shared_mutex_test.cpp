@@ -21,6 +21,28 @@ void wait_for_waiters(const dunlin::shared_mutex& m, unsigned count) {
     support::eventually([&] { return dunlin::park::bucket_of(&m).waiting == count; });
 }
 
+// Readers may go on together: the writer that was between them is left behind by its run().
+TEST_P(SharedMutex, AThreadBehindAWriterThatIsLeftBehindGoesOn) {
+    dunlin::shared_mutex& m = *new dunlin::shared_mutex;
+    m.lock_shared();
+    std::thread behind;
+    run([&] {
+        dunlin::go([&] { m.lock(); });
+        wait_for_waiters(m, 1);
+        behind = std::thread([&] {
+            m.lock_shared();
+            m.unlock_shared();
+        });
+        wait_for_waiters(m, 2);
+    });
+    behind.join();
+    EXPECT_TRUE(m.try_lock_shared());
+    m.unlock_shared();
+    m.unlock_shared();
+    EXPECT_TRUE(m.try_lock());
+    m.unlock();
+}
+
 TEST_P(SharedMutex, LetsReadersInTogetherAndWritersAlone) {
     allow(60s);
     run([] {

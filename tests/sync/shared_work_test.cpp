@@ -42,6 +42,23 @@ void until_waiting(const void* object, unsigned count) {
 
 // ---- weighted_semaphore ---------------------------------------------------------------------------------------------
 
+TEST_P(WeightedSemaphore, AThreadBehindAWaiterThatIsLeftBehindGoesOn) {
+    dunlin::weighted_semaphore& s = *new dunlin::weighted_semaphore(10);
+    s.acquire(1);
+    std::thread behind;
+    run([&] {
+        dunlin::go([&] { s.acquire(10); });
+        until_waiting(&s, 1);
+        dunlin::go([&] { static_cast<void>(s.try_acquire_for(10, 1h)); });
+        until_waiting(&s, 2);
+        behind = std::thread([&] { s.acquire(4); });
+        until_waiting(&s, 3);
+    });
+    behind.join();
+    EXPECT_EQ(s.available(), 5);
+    EXPECT_TRUE(s.try_acquire(5));
+}
+
 TEST_P(WeightedSemaphore, WhatCanBeHadAtOnceIsHadAndNothingMore) {
     run([] {
         dunlin::weighted_semaphore s(5);
@@ -574,6 +591,15 @@ TEST_P(TaskSet, EachExceptionComesByItself) {
         EXPECT_TRUE(set.next());
         EXPECT_FALSE(set.next());
         set.go([] {});  // its result is dropped
+    });
+}
+
+TEST_P(TaskSet, ManyResultsThatAreNotTakenNeedNoStack) {
+    run([] {
+        dunlin::spawn({.stack_size = dunlin::dense_stack_size}, [] {
+            dunlin::task_set<int> set;
+            for (int i = 0; i < 100'000; ++i) set.go([i] { return i; });
+        }).get();
     });
 }
 

@@ -78,6 +78,7 @@ private:
     void link(follower& f) noexcept;
 
     follower* first_ = nullptr;  // lock
+    mutable void* woken_ = nullptr;  // lock: a chain of waiters, to be woken when the lock is free
     alignas(8) mutable unsigned char lock_[16];
 };
 
