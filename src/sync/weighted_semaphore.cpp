@@ -84,7 +84,8 @@ detail::wait_outcome weighted_semaphore::take(std::ptrdiff_t n, const detail::wa
     lot_node node(&w, this, lot_kind::weighted, limit != nullptr);
     node.value = static_cast<std::uint64_t>(n);
     node.serve = [](lot_bucket& b, const void* object) noexcept {
-        return serve(b, object, const_cast<weighted_semaphore*>(static_cast<const weighted_semaphore*>(object))->permits_);
+        auto* self = static_cast<weighted_semaphore*>(const_cast<void*>(object));
+        return serve(b, object, self->permits_);
     };
     lot_bucket& b = park::bucket_of(this);
     w.enter();
