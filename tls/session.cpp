@@ -10,6 +10,8 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
+#include <dunlin/detail/helper.hpp>
+
 #include "error.h"
 
 namespace dunlin::inline v0_1::tls {
@@ -144,9 +146,42 @@ session::step session::attempt(Call call) {
 
 // ---- the network ----------------------------------------------------------------------------------------------------
 
+namespace {
+
+std::error_code left_behind() noexcept { return std::make_error_code(std::errc::state_not_recoverable); }
+
+bool some_were_left(std::uint64_t visits) noexcept {
+    return static_cast<std::uint32_t>(visits) != 0 && detail::run_is_over(static_cast<std::uint32_t>(visits >> 32));
+}
+
+}  // namespace
+
+bool session::was_left() const noexcept { return some_were_left(visits_.load(std::memory_order_acquire)); }
+
+session::visit::visit(session& s, std::error_code& ec) noexcept : session_(s) {
+    const std::uint64_t run = detail::this_run();
+    std::uint64_t seen = s.visits_.load(std::memory_order_acquire);
+    do {
+        usable_ = !some_were_left(seen);
+        if (!usable_) ec = left_behind();
+        if (!usable_ || run == 0) return;  // a thread is not left
+        const std::uint64_t before = static_cast<std::uint32_t>(seen) != 0 ? seen : run << 32;
+        counted_ = s.visits_.compare_exchange_weak(seen, before + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+    } while (!counted_);
+}
+
+session::visit::~visit() {
+    if (counted_) session_.visits_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
 bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     if (ctx == nullptr) {
-        m.lock(where);
+        // The holder may be left meanwhile.
+        while (!m.try_lock_for(std::chrono::seconds(1), where)) {
+            if (!was_left()) continue;
+            ec = left_behind();
+            return false;
+        }
         return true;
     }
     try {
@@ -180,9 +215,15 @@ bool session::is_flood(std::error_code& ec) {
 }
 
 // Hands OpenSSL what the network has delivered. With the reader's turn, or in the handshake.
-bool session::fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+bool session::fill(
+    const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where) {
     if (is_flood(ec)) return false;
-    const std::size_t n = detail::io_read_lent(io_access::of(network_), raw_, raw_size, limit_of(ctx).get(), ec, where);
+    detail::io_limit limit = limit_of(ctx);
+    if (whose == detail::io_direction::write) {
+        limit.limit.deadline_ns = detail::io_deadline(io_access::of(network_), whose);
+        limit.set = true;
+    }
+    const std::size_t n = detail::io_read_lent(io_access::of(network_), raw_, raw_size, limit.get(), ec, where);
     if (!ec && n == 0) ec = make_error_code(errc::truncated);
     if (ec) return false;
     {
@@ -224,16 +265,14 @@ void session::reader_has_left() {
 void session::await_input(
     std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     if (read_turn_.try_lock()) {
+        const leaving at_end{*this};
+        const std::lock_guard turn(read_turn_, std::adopt_lock);
+        bool still_wanted;
         {
-            const std::lock_guard turn(read_turn_, std::adopt_lock);
-            bool still_wanted;
-            {
-                const std::lock_guard hold(lock_);
-                still_wanted = progress_ == seen;
-            }
-            if (still_wanted) fill(ctx, ec, where);
+            const std::lock_guard hold(lock_);
+            still_wanted = progress_ == seen;
         }
-        reader_has_left();
+        if (still_wanted) fill(ctx, detail::io_direction::write, ec, where);
         return;
     }
     std::unique_lock hold(lock_);
@@ -267,6 +306,7 @@ void session::wait_for_progress(
 }
 
 void session::deadline_changed() noexcept {
+    if (was_left()) return;
     { const std::lock_guard hold(lock_); }  // a writer that has read the old deadline waits by now
     more_progress_.notify_all();
 }
@@ -288,11 +328,19 @@ std::size_t session::send_some(const dunlin::context* ctx, std::error_code& ec, 
 
 // Sends OpenSSL's output until there is none left. With send_turn_.
 void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    do send_some(ctx, ec, where);
-    while (!ec && !sending_.empty());
-    if (!ec) return;
-    const std::lock_guard hold(lock_);
-    write_error_ = ec;  // part of a record may have been sent: nothing may follow it
+    // Part of a record may have been sent: nothing may follow it.
+    const auto fail_for_good = [this](std::error_code why) {
+        const std::lock_guard hold(lock_);
+        write_error_ = why;
+    };
+    try {
+        do send_some(ctx, ec, where);
+        while (!ec && !sending_.empty());
+    } catch (const std::bad_alloc&) {
+        fail_for_good(std::make_error_code(std::errc::not_enough_memory));
+        throw;
+    }
+    if (ec) fail_for_good(ec);
 }
 
 bool session::has_output() {
@@ -314,7 +362,12 @@ void session::flush_pending(const where_type& where) {
         const std::size_t sent = send_some(&no_wait, ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
-            wire_.out.insert(wire_.out.begin(), sending_.begin() + static_cast<std::ptrdiff_t>(sent), sending_.end());
+            try {
+                const auto rest = sending_.begin() + static_cast<std::ptrdiff_t>(sent);
+                wire_.out.insert(wire_.out.begin(), rest, sending_.end());
+            } catch (const std::bad_alloc&) {
+                write_error_ = std::make_error_code(std::errc::not_enough_memory);
+            }
             answers_ = wire_.out.size();
         }
         give_back_output();
@@ -323,8 +376,11 @@ void session::flush_pending(const where_type& where) {
 
 // ---- the handshake --------------------------------------------------------------------------------------------------
 
-void session::handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+void session::handshake(
+    const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where) {
     ec.clear();
+    const visit mine(*this, ec);
+    if (!mine) return;
     // Acquire pairs with the release in handshake(), below: the caller sees what the handshake wrote to raw_ and agreed
     // on.
     if (done_.load(std::memory_order_acquire)) return;
@@ -333,13 +389,14 @@ void session::handshake(const dunlin::context* ctx, std::error_code& ec, const w
     if (done_.load(std::memory_order_relaxed)) return;
     ec = handshake_error_;
     if (ec || !may_go_on(ctx, ec)) return;
-    shake_hands(ctx, ec, where);
+    shake_hands(ctx, whose, ec, where);
     give_back_input();
     handshake_error_ = ec;
     if (!ec) done_.store(true, std::memory_order_release);
 }
 
-void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+void session::shake_hands(
+    const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where) {
     for (;;) {
         const step s = attempt([this] { return SSL_do_handshake(ssl_.get()); });
         std::error_code unsent;
@@ -354,7 +411,7 @@ void session::shake_hands(const dunlin::context* ctx, std::error_code& ec, const
         const bool gone = unsent == std::errc::broken_pipe || unsent == std::errc::connection_reset;
         if (unsent && (!gone || s.what == outcome::done)) {
             ec = unsent;
-        } else if (!fill(ctx, ec, where) && gone) {
+        } else if (!fill(ctx, whose, ec, where) && gone) {
             ec = unsent;
         }
         if (ec) return;
@@ -377,27 +434,28 @@ std::size_t session::read_once(
         if (s.output) flush_pending(where);
         if (s.what == outcome::done) return n;
         if (s.what == outcome::failed) ec = s.error;
-        if (s.what != outcome::wants_input || !fill(ctx, ec, where)) return 0;
+        if (s.what != outcome::wants_input || !fill(ctx, detail::io_direction::read, ec, where)) return 0;
     }
     return 0;
 }
 
 std::size_t session::read(
     mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    handshake(ctx, ec, where);
+    ec.clear();
+    const visit mine(*this, ec);
+    if (!mine) return 0;
+    handshake(ctx, detail::io_direction::read, ec, where);
     if (ec || b.size() == 0 || !take(read_turn_, ctx, ec, where)) return 0;
+    const leaving at_end{*this};
+    const std::lock_guard turn(read_turn_, std::adopt_lock);
     std::size_t done = 0;
-    {
-        const std::lock_guard turn(read_turn_, std::adopt_lock);
-        do {
-            const std::size_t n = read_once({static_cast<char*>(b.data()) + done, b.size() - done}, ctx, ec, where);
-            if (n == 0 && !ec && all) ec = dunlin::errc::end_of_file;
-            if (n == 0) break;
-            done += n;
-        } while (all && done < b.size());
-        give_back_input();
-    }
-    reader_has_left();
+    do {
+        const std::size_t n = read_once({static_cast<char*>(b.data()) + done, b.size() - done}, ctx, ec, where);
+        if (n == 0 && !ec && all) ec = dunlin::errc::end_of_file;
+        if (n == 0) break;
+        done += n;
+    } while (all && done < b.size());
+    give_back_input();
     return done;
 }
 
@@ -471,7 +529,10 @@ std::size_t session::write_in_turn(
 
 std::size_t session::write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx,
     std::error_code& ec, const where_type& where) {
-    handshake(ctx, ec, where);
+    ec.clear();
+    const visit mine(*this, ec);
+    if (!mine) return 0;
+    handshake(ctx, detail::io_direction::write, ec, where);
     if (ec || !take(send_turn_, ctx, ec, where)) return 0;
     cursor c{parts};
     std::size_t done = 0;
@@ -501,10 +562,13 @@ session::step session::say_end() {
 
 void session::close_write(std::error_code& ec) {
     const auto where = where_type::current();
-    handshake(nullptr, ec, where);
-    if (ec) return;
+    ec.clear();
+    const visit mine(*this, ec);
+    if (!mine) return;
+    handshake(nullptr, detail::io_direction::write, ec, where);
+    if (ec || !take(send_turn_, nullptr, ec, where)) return;
     {
-        const std::lock_guard turn(send_turn_);
+        const std::lock_guard turn(send_turn_, std::adopt_lock);
         step s = say_end();
         while (s.what == outcome::wants_input && may_go_on(nullptr, ec)) {
             // SSL_do_handshake() reads no data: data may follow the end of this message, and belongs to the reader.
@@ -520,8 +584,10 @@ void session::close_write(std::error_code& ec) {
 }
 
 void session::close() noexcept {
+    std::error_code left;
+    const visit mine(*this, left);
     // If a writer has the turn, this close() interrupts it within a record: a close_notify after that makes no sense.
-    if (done_.load(std::memory_order_acquire) && network_.is_open() && send_turn_.try_lock()) {
+    if (mine && done_.load(std::memory_order_acquire) && network_.is_open() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         try {
             std::error_code ignored;

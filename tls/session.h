@@ -35,6 +35,12 @@
 //            any number of them. Two bounds: fruitless_, the bytes received in a row with no data either way, and
 //            answers_, a reader's bytes that wait for the turn to be sent. Beyond either bound the connection fails
 //            (errc::flood). The handshake has OpenSSL's own bounds.
+// Left       A goroutine that is in a call when its run() returns never comes back: it may hold any of the locks, and
+//            OpenSSL's state may be half changed. visits_ counts the calls of goroutines of a run(). If it has ended
+//            and some were left, the session is unusable: calls fail with std::errc::state_not_recoverable before they
+//            touch anything but the network, close() closes the network's stream alone, and the session is not
+//            destroyed.
+// Limits     What a writer has to read, in the handshake too, ends at the write deadline that it has found.
 // Errors     After a failed send part of a record may have been sent: nothing more can be sent (write_error_). After a
 //            protocol error OpenSSL can go on in neither direction (fatal_). After a failed handshake there is no
 //            connection (handshake_error_).
@@ -45,6 +51,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -82,8 +89,9 @@ public:
     const std::string& peer() const noexcept { return peer_; }
     SSL* ssl() const noexcept { return ssl_.get(); }
 
-    // All of these set `ec` if something fails. `ctx` may be null.
-    void handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    // All of these set `ec` if something fails. `ctx` may be null. `whose`: the direction whose deadline ends the
+    // handshake.
+    void handshake(const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
     std::size_t read(
         mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec,
@@ -93,9 +101,13 @@ public:
     // The write deadline has changed: a writer that waits for a reader looks at it again.
     void deadline_changed() noexcept;
 
-    // Looks at a result of the handshake; empty before.
+    // See Left: it must not be destroyed.
+    bool was_left() const noexcept;
+
+    // Looks at a result of the handshake; empty before, and if it was left.
     template <class Look>
     std::string agreed(Look look) {
+        if (was_left()) return {};
         const std::lock_guard hold(lock_);
         return done_.load(std::memory_order_relaxed) ? look(ssl_.get()) : std::string();
     }
@@ -122,16 +134,36 @@ private:
         }
     };
 
+    // A call, from construction to destruction. False, with `ec`: the session was left.
+    class visit {
+    public:
+        visit(session& s, std::error_code& ec) noexcept;
+        ~visit();
+        visit(const visit&) = delete;
+        visit& operator=(const visit&) = delete;
+        explicit operator bool() const noexcept { return usable_; }
+
+    private:
+        session& session_;
+        bool usable_ = true;
+        bool counted_ = false;
+    };
+
     bool may_go_on(const dunlin::context* ctx, std::error_code& ec) const noexcept;
     bool take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     template <class Call>
     step attempt(Call call);
     step judge(int result) noexcept;
     bool is_flood(std::error_code& ec);
-    bool fill(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    bool fill(
+        const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
     void give_back_input();
     void give_back_output();
     void reader_has_left();
+    struct leaving {  // constructed before the reader's turn is held
+        session& reader;
+        ~leaving() { reader.reader_has_left(); }
+    };
     void wait_for_progress(
         std::unique_lock<mutex>& hold, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
@@ -139,7 +171,8 @@ private:
     std::size_t send_some(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void flush_pending(const where_type& where);
     bool has_output();
-    void shake_hands(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void shake_hands(
+        const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
     std::size_t read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t write_in_turn(
         cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
@@ -148,6 +181,7 @@ private:
     void show_certificates(const config& c);
     void verify_name(std::string_view name);
 
+    std::atomic<std::uint64_t> visits_{0};  // the run's number << 32 | calls of its goroutines
     net::stream network_;
     std::string peer_;                 // for messages; constant
     config config_;                    // keeps alive what the SSL object refers to

@@ -11,11 +11,17 @@ namespace dunlin::inline v0_1::tls {
 stream::stream() noexcept = default;
 stream::stream(std::unique_ptr<session> s) noexcept : session_(std::move(s)) {}
 stream::stream(stream&&) noexcept = default;
-stream::~stream() { close(); }
+stream::~stream() { drop(); }
+
+// A session that was left is kept for the goroutines that stand in it.
+void stream::drop() noexcept {
+    close();
+    if (session_ && session_->was_left()) static_cast<void>(session_.release());
+}
 
 stream& stream::operator=(stream&& other) noexcept {
     if (this != &other) {
-        close();
+        drop();
         session_ = std::move(other.session_);
     }
     return *this;
@@ -34,7 +40,7 @@ ssl_st* stream::native_handle() const noexcept { return session_ ? session_->ssl
 
 void stream::do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w) {
     ec = dunlin::errc::closed;
-    if (session_) session_->handshake(ctx, ec, w);
+    if (session_) session_->handshake(ctx, detail::io_direction::read, ec, w);
 }
 
 std::size_t stream::do_read(

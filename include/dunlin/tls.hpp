@@ -133,6 +133,9 @@ private:
 ///           deadline or a cancelled context) the connection is unusable in that direction: further calls fail with the
 ///           same error.
 ///           A connection that ends without close_notify is an error, not an end of file.
+///           If a run() returns while a goroutine of it is in a call of the stream, that call never ends, and OpenSSL's
+///           state may be half changed: further calls fail with std::errc::state_not_recoverable. It can be closed, or
+///           destroyed, which leaves its memory (about 20 KB) where it is.
 /// Order     Everything before a write happens before everything after the read of those bytes.
 ///           A call fails with errc::flood if the peer floods the connection with messages that bring no data.
 /// Cost      A handshake takes about 0.3 ms of CPU on either side. Buffers exist only while something is read or
@@ -376,6 +379,7 @@ private:
 
     net::stream& network() const noexcept;
     void deadline_changed() const noexcept;
+    void drop() noexcept;
     void do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w);
     std::size_t do_read(
         mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);

@@ -2,6 +2,7 @@
 
 #include "api/exit.h"
 #include "sched/goroutines/independent.h"
+#include "sched/preempt/end_of_run.h"
 #include "sched/preempt/lifetime.h"
 
 namespace dunlin::inline v0_1::detail {
@@ -9,6 +10,9 @@ namespace dunlin::inline v0_1::detail {
 stored_call::~stored_call() = default;
 
 caller this_caller() noexcept { return sched::ends_with_run() ? caller::of_a_run : caller::of_none; }
+
+std::uint32_t this_run() noexcept { return sched::ends_with_run() ? sched::runs_ended() + 1 : 0; }
+bool run_is_over(std::uint32_t run) noexcept { return run != 0 && run != sched::runs_ended() + 1; }
 
 static void run_stored(void* frame) { std::unique_ptr<stored_call>(*static_cast<stored_call**>(frame))->run(); }
 

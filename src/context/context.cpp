@@ -64,16 +64,11 @@ constexpr platform::thread_kind stop_requester{
     },
     "dunlin-stop", true};
 
-// 0: the caller belongs to no run().
-std::uint32_t this_run() noexcept { return this_caller() == caller::of_a_run ? sched::runs_ended() + 1 : 0; }
-
 caller registrant(const cancel_registration& r) noexcept { return r.run == 0 ? caller::of_none : caller::of_a_run; }
-
-bool is_of_current_run(std::uint32_t run) noexcept { return run == 0 || run == sched::runs_ended() + 1; }
 
 // When run() has returned, functions that its goroutines have registered are forgotten like the goroutines: they may
 // use objects that are gone.
-bool of_this_run(const cancel_registration& r) noexcept { return is_of_current_run(r.run); }
+bool of_this_run(const cancel_registration& r) noexcept { return !run_is_over(r.run); }
 
 }  // namespace
 
@@ -148,7 +143,7 @@ context_node::context_node(kind k, chan_handle p) noexcept
     first_deadline = above->valid_deadline();
 }
 
-bool context_node::deadline::is_forgotten() const noexcept { return !is_of_current_run(run); }
+bool context_node::deadline::is_forgotten() const noexcept { return run_is_over(run); }
 
 const context_node::deadline& context_node::valid_deadline() const noexcept {
     static constexpr deadline none{};

@@ -40,7 +40,8 @@ std::string unix_path(const address& a) {
     const auto s = as<sockaddr_un>(a);
     constexpr std::size_t before = offsetof(sockaddr_un, sun_path);
     if (a.native_size() <= before) return {};  // unnamed: a client, or a pair
-    const std::size_t size = a.native_size() - before;
+    // The kernel counts a zero at the end, for which there may be no room.
+    const std::size_t size = std::min(a.native_size() - before, sizeof s.sun_path);
     if (s.sun_path[0] == '\0') return "@" + std::string(s.sun_path + 1, size - 1);
     return {s.sun_path, strnlen(s.sun_path, size)};
 }
@@ -177,6 +178,9 @@ address address::parse(std::string_view network_name, std::string_view text) {
 address address::from_native(const void* sockaddr, unsigned size) noexcept {
     address a;
     if (size == 0 || size > a.storage_.size()) return a;
+    // It gives a path without room for the zero at its end one byte more than it takes.
+    const bool too_long = size == sizeof(sockaddr_un) + 1 && static_cast<const sockaddr_un*>(sockaddr)->sun_family == AF_UNIX;
+    if (too_long) --size;
     std::memcpy(a.storage_.data(), sockaddr, size);
     a.size_ = size;
     return a;

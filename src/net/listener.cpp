@@ -110,7 +110,7 @@ int accept_socket(
 io_descriptor* watch_accepted(
     int fd, io_descriptor* d, const wait_limit* limit, std::error_code& ec, const std::source_location& where) {
     for (pause shortage;;) {
-        io_descriptor* accepted = try_open_descriptor(fd, io::kind_of(d), ec);
+        io_descriptor* accepted = try_open_descriptor(fd, io::kind_of(d), d->is_plain_stream(), ec);
         if (accepted != nullptr) return accepted;
         if (!is_shortage(ec.value())) break;
         say_shortage(ec.value());

@@ -123,7 +123,7 @@ int make_socket(int family, int type) noexcept {
     return fd;
 }
 
-io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
+io_descriptor* try_open_descriptor(int fd, kind k, bool plain_tcp, std::error_code& ec) noexcept {
     static const bool describer_set = (detail::set_socket_describer(describe), true);
     static_cast<void>(describer_set);
     int error = 0;
@@ -134,12 +134,12 @@ io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept
     }
     ec.clear();
     d->kind = static_cast<std::uint8_t>(k);
-    if (k == kind::tcp) d->set_short_reads_drain();
+    if (plain_tcp) d->set_short_reads_drain();
     return d;
 }
 
 io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept {
-    io_descriptor* d = try_open_descriptor(fd, k, ec);
+    io_descriptor* d = try_open_descriptor(fd, k, k == kind::tcp, ec);
     if (d == nullptr) netpoll::close_number(fd);
     return d;
 }

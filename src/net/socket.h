@@ -46,8 +46,9 @@ struct retry_pause {
 
 // Hands `fd` to the poller. Null, with `ec`: `fd` has been closed.
 io_descriptor* open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
-// The same, but after an error the caller still owns `fd`.
-io_descriptor* try_open_descriptor(int fd, kind k, std::error_code& ec) noexcept;
+// The same, but after an error the caller still owns `fd`. `plain_tcp`: of kind tcp, and a short read proves that
+// nothing is left (not so for SCTP).
+io_descriptor* try_open_descriptor(int fd, kind k, bool plain_tcp, std::error_code& ec) noexcept;
 
 // The use of a socket that another part of the program has made.
 enum class purpose : std::uint8_t { connection, listener, datagrams };

@@ -145,6 +145,7 @@ public:
     bool short_read_drains() const noexcept {
         return short_read_drains_ && !peer_closed_.load(std::memory_order_relaxed);
     }
+    bool is_plain_stream() const noexcept { return short_read_drains_; }  // whose short reads drain
     void set_short_reads_drain() noexcept { short_read_drains_ = true; }  // before any other thread knows it
 
     // Queues n for an edge other than `seen`. Called inside the runtime, after prepare(). go_on: there is such an edge,

@@ -1,8 +1,12 @@
 // Datagrams: UDP of both families, and Unix sockets.
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <string>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "net/pairs.h"
@@ -195,6 +199,31 @@ TEST_P(Packet, AQueueThatOthersHaveFilledIsWaitedFor) {
         server.read_some(got);
         EXPECT_EQ(got[0], 'y');
         wg.wait();
+    });
+}
+
+// It leaves no room for the zero at its end.
+TEST_P(Packet, ASenderWithTheLongestPathGetsAnAnswer) {
+    run([] {
+        const std::string path = "/tmp/" + std::string(sizeof sockaddr_un{}.sun_path - 5, 'p');
+        unlink(path.c_str());
+        sockaddr_un name{};
+        name.sun_family = AF_UNIX;
+        std::memcpy(name.sun_path, path.data(), sizeof name.sun_path);
+        const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+        net::packet_conn longest = net::packet_conn::adopt(fd);
+        net::packet_conn server = net::listen_packet("unixgram", support::abstract_name());
+        EXPECT_EQ(longest.local_address().to_string(), path);
+        longest.write_to("x", server.local_address());
+        std::array<char, 1> got{};
+        address from;
+        server.read_from(got, from);
+        EXPECT_EQ(from.to_string(), path);
+        EXPECT_EQ(server.write_to("y", from), 1u);
+        longest.read_some(got);
+        EXPECT_EQ(got[0], 'y');
+        unlink(path.c_str());
     });
 }
 

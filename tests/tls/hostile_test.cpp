@@ -95,6 +95,18 @@ void expect_flood(void (*client)(SSL*)) {
     wg.wait();
 }
 
+// The first write makes the handshake, which has to read.
+TEST_P(TlsHostile, ASilentClientHoldsNoWriterPastItsDeadline) {
+    run([] {
+        auto [silent, theirs] = net::stream_pair();
+        tls::stream server = tls::server(std::move(theirs), server_config());
+        server.set_write_deadline(20ms);
+        std::error_code ec;
+        EXPECT_EQ(server.write_all("220 ready", ec), 0u);
+        EXPECT_EQ(ec, std::errc::timed_out);
+    });
+}
+
 TEST_P(TlsHostile, AFloodOfKeyUpdatesEndsTheConnection) {
     run([] {
         expect_flood([](SSL* s) {

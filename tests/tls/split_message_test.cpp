@@ -148,6 +148,30 @@ TEST_P(TlsSplitMessage, AWriterWithoutAReaderBringsTheRestItself) { write_in_bet
 TEST_P(TlsSplitMessage, CloseNotifyWaitsForTheRestToo) { write_in_between(writes::the_end); }
 
 // What ends the waiting: a context, the write deadline, and close().
+// There is no reader: it reads by itself.
+TEST_P(TlsSplitMessage, AWriterThatReadsTheRestEndsAtItsDeadline) {
+    run([] {
+        auto [a, to_a] = net::stream_pair();
+        auto [b, to_b] = net::stream_pair();
+        tls::stream client = tls::client(std::move(a), "localhost", client_config());
+        tls::stream server = tls::server(std::move(b), server_config());
+        tap t;
+        t.pass(to_a, to_b);
+        auto served = dunlin::spawn([&] { server.handshake(); });
+        client.handshake();
+        served.get();
+        take_first_part(client, t);
+        std::error_code ec;
+        client.set_write_deadline(20ms);
+        EXPECT_EQ(client.write_all("x", ec), 0u);
+        EXPECT_EQ(ec, std::errc::timed_out);
+        client.close();
+        t.let.release(1000);
+        server.close();
+        t.both.wait();
+    });
+}
+
 TEST_P(TlsSplitMessage, AWriterThatWaitsForTheRestCanBeEnded) {
     run([] {
         auto [a, to_a] = net::stream_pair();

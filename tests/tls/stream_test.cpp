@@ -10,6 +10,7 @@
 #include <dunlin/net.hpp>
 #include <dunlin/tls.hpp>
 
+#include "net/pairs.h"
 #include "support/runtime_test.h"
 #include "tls/certificates.h"
 
@@ -75,6 +76,66 @@ TEST_P(TlsStream, CarriesBytesBothWaysAndEndsWithCloseNotify) {
         EXPECT_EQ(p.client.write_some("x", ec), 0u);
         EXPECT_EQ(ec, dunlin::errc::closed);
     });
+}
+
+// The goroutine that was left holds the reader's turn for ever.
+TEST_P(TlsStream, OneThatARunHasLeftInUseCanBeClosedAndNoMore) {
+    for (const bool in_a_run : {true, false}) {
+        pair p;
+        run([&] {
+            p = connected();
+            dunlin::go([&] {
+                char c;
+                p.client.read_some(&c, 1);
+                ADD_FAILURE() << "it was frozen";
+            });
+            support::eventually([] { return support::waiters() == 1; });
+        });
+        const auto use = [&] {
+            std::error_code ec;
+            char c;
+            p.client.set_deadline(1s, ec);
+            EXPECT_EQ(p.client.read_some(&c, 1, ec), 0u);
+            EXPECT_EQ(ec, std::errc::state_not_recoverable);
+            EXPECT_EQ(p.client.write_all("x", ec), 0u);
+            EXPECT_EQ(ec, std::errc::state_not_recoverable);
+            p.client.close_write(ec);
+            EXPECT_EQ(ec, std::errc::state_not_recoverable);
+            p.client.handshake(ec);
+            EXPECT_EQ(ec, std::errc::state_not_recoverable);
+            EXPECT_EQ(p.client.cipher(), "");
+            p.client = tls::stream();
+            EXPECT_EQ(p.server.read_some(&c, 1, ec), 0u);
+            EXPECT_EQ(ec, tls::errc::truncated) << "the peer sees it";
+        };
+        in_a_run ? run(use) : use();
+    }
+}
+
+// It may be anywhere in OpenSSL.
+TEST_P(TlsStream, OneThatARunHasLeftAtWorkCanBeClosed) {
+    for (int i = 0; i < support::rounds(20); ++i) {
+        pair& p = *new pair;  // those left behind keep it
+        std::atomic<std::size_t>& got = *new std::atomic<std::size_t>(0);
+        run([&] {
+            p = connected();
+            dunlin::go([&p, text = text_of(50'000, 1)] {
+                for (std::error_code ec; !ec;) p.server.write_all(text, ec);
+            });
+            dunlin::go([&p, &got] {
+                std::string part(10'000, '\0');
+                for (std::error_code ec; !ec;) got += p.client.read_some(dunlin::mutable_buffer(part), ec);
+            });
+            support::eventually([&] { return got > 100'000; });
+        });
+        const auto begin = dunlin::clock::now();
+        std::error_code ec;
+        p.client.set_deadline(1h, ec);
+        p.client.close();
+        p.server.close();
+        EXPECT_LT(dunlin::clock::now() - begin, 1500ms);
+        EXPECT_FALSE(p.client.is_open());
+    }
 }
 
 TEST_P(TlsStream, DialAndListenAgreeOnVersionCipherAndProtocol) {

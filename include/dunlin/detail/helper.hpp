@@ -4,6 +4,7 @@
 
 #include <dunlin/config.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <source_location>
@@ -38,6 +39,11 @@ enum class caller { of_a_run, of_none };
 
 /// The caller of this function.
 DUNLIN_API caller this_caller() noexcept;
+
+/// The number of the run() that the caller belongs to; 0: to none.
+DUNLIN_API std::uint32_t this_run() noexcept;
+/// Has it ended? What is left of it goes no further. (Of `0`: no.)
+DUNLIN_API bool run_is_over(std::uint32_t run) noexcept;
 
 /// Calls c->run(), and then destroys *c, in a goroutine that belongs to the run() of the moment, or to none (an
 /// independent one), as `whose` does, whatever this function is called by. Throws std::bad_alloc, or std::system_error
