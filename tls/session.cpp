@@ -166,7 +166,8 @@ session::visit::visit(session& s, std::error_code& ec) noexcept : session_(s) {
         if (!usable_) ec = left_behind();
         if (!usable_ || run == 0) return;  // a thread is not left
         const std::uint64_t before = static_cast<std::uint32_t>(seen) != 0 ? seen : run << 32;
-        counted_ = s.visits_.compare_exchange_weak(seen, before + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+        counted_ = s.visits_.compare_exchange_weak(
+            seen, before + 1, std::memory_order_acq_rel, std::memory_order_acquire);
     } while (!counted_);
 }
 

@@ -91,7 +91,8 @@ public:
 
     // All of these set `ec` if something fails. `ctx` may be null. `whose`: the direction whose deadline ends the
     // handshake.
-    void handshake(const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
+    void handshake(
+        const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
     std::size_t read(
         mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec,

@@ -12,7 +12,6 @@
 #include "platform/demangle.h"
 #include "platform/text.h"
 #include "platform/thread.h"
-#include "sched/preempt/end_of_run.h"
 #include "timer/timers.h"
 
 namespace dunlin::inline v0_1 {
