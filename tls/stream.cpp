@@ -38,9 +38,10 @@ void stream::deadline_changed() const noexcept {
 
 ssl_st* stream::native_handle() const noexcept { return session_ ? session_->ssl() : nullptr; }
 
-void stream::do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w) {
+void stream::do_handshake(
+    const dunlin::context* ctx, std::error_code& ec, const where_type& w, detail::io_direction whose) {
     ec = dunlin::errc::closed;
-    if (session_) session_->handshake(ctx, detail::io_direction::read, ec, w);
+    if (session_) session_->handshake(ctx, whose, ec, w);
 }
 
 std::size_t stream::do_read(
@@ -61,9 +62,9 @@ void stream::fail(const char* operation, std::error_code ec, std::size_t transfe
         transferred);
 }
 
-void stream::handshake_with(const dunlin::context* ctx, const where_type& w) {
+void stream::handshake_with(const dunlin::context* ctx, const where_type& w, detail::io_direction whose) {
     std::error_code ec;
-    do_handshake(ctx, ec, w);
+    do_handshake(ctx, ec, w, whose);
     if (ec) fail("handshake with", ec);
 }
 
@@ -77,7 +78,7 @@ std::size_t stream::read(mutable_buffer b, bool all, const dunlin::context* ctx,
 
 std::size_t stream::write(
     std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, const where_type& w) {
-    handshake_with(ctx, w);
+    handshake_with(ctx, w, detail::io_direction::write);
     std::error_code ec;
     const std::size_t n = do_write(parts, all, ctx, ec, w);
     if (ec) fail("write to", ec, n);

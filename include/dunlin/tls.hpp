@@ -134,8 +134,9 @@ private:
 ///           same error.
 ///           A connection that ends without close_notify is an error, not an end of file.
 ///           If a run() returns while a goroutine of it is in a call of the stream, that call never ends, and OpenSSL's
-///           state may be half changed: further calls fail with std::errc::state_not_recoverable. It can be closed, or
-///           destroyed, which leaves its memory (about 20 KB) where it is.
+///           state may be half changed: calls that begin afterwards fail with std::errc::state_not_recoverable. It can
+///           be closed, or destroyed, which leaves its memory (about 20 KB) where it is. A thread that waits behind
+///           such a call with a context goes on waiting until that is done.
 /// Order     Everything before a write happens before everything after the read of those bytes.
 ///           A call fails with errc::flood if the peer floods the connection with messages that bring no data.
 /// Cost      A handshake takes about 0.3 ms of CPU on either side. Buffers exist only while something is read or
@@ -323,8 +324,9 @@ public:
     explicit operator bool() const noexcept { return is_open(); }
 
     /// As those of byte_stream: they end reads, writes and handshakes. If a write first needs the rest of a message
-    /// from the peer (its tickets, a change of keys) and no read is under way, it reads that rest itself: the read
-    /// deadline then ends it.
+    /// from the peer (its tickets, a change of keys) and no read is under way, it reads that rest itself, as it does
+    /// in the handshake: then the read deadline ends it, too, and of the write deadline the value that it had when the
+    /// write began to read.
     template <class T>
     void set_deadline(const T& t) {
         network().set_deadline(t);
@@ -380,12 +382,14 @@ private:
     net::stream& network() const noexcept;
     void deadline_changed() const noexcept;
     void drop() noexcept;
-    void do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w);
+    void do_handshake(const dunlin::context* ctx, std::error_code& ec, const where_type& w,
+        detail::io_direction whose = detail::io_direction::read);
     std::size_t do_read(
         mutable_buffer b, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& w);
     std::size_t do_write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, std::error_code& ec,
         const where_type& w);
-    void handshake_with(const dunlin::context* ctx, const where_type& w);
+    void handshake_with(const dunlin::context* ctx, const where_type& w,
+        detail::io_direction whose = detail::io_direction::read);
     std::size_t read(mutable_buffer b, bool all, const dunlin::context* ctx, const where_type& w);
     std::size_t write(std::span<const const_buffer> parts, bool all, const dunlin::context* ctx, const where_type& w);
     [[noreturn]] void fail(const char* operation, std::error_code ec, std::size_t transferred = 0) const;

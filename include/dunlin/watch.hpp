@@ -24,7 +24,7 @@ struct watch_version {
     explicit watch_version(T&& v) : value(std::move(v)) {}
     explicit watch_version(const T& v) : value(v) {}
     T value;                     // constant once it is published
-    bool was_sent_over = false;  // lock: a send has replaced it
+    bool was_sent_over = false;  // lock: a send has replaced it, and no modify() counts as made in between
 };
 
 // A follower's place is the version that it has received last.
@@ -66,12 +66,12 @@ public:
 
     enum class outcome : unsigned char { done, closed, changed };
     // `next` was made from `before`. If a send has replaced `before`, the change counts as made just before that send,
-    // which has overwritten it: so senders, however many, do not make a modify() begin again. `changed`: by another
-    // modify().
+    // which has overwritten it: so senders, however many, do not make a modify() begin again. That holds for one change
+    // only, since the next one has not seen it. `changed`: by another modify().
     outcome replace(version& next, const version& before) noexcept {
         const locked guard(*this);
         if (closed) return outcome::closed;
-        if (before->was_sent_over) return outcome::done;
+        if (std::exchange(before->was_sent_over, false)) return outcome::done;
         if (before != current_) return outcome::changed;
         put(next);
         return outcome::done;

@@ -232,18 +232,36 @@ void io_release(io_descriptor* d) noexcept {
 bool io_is_open(const io_descriptor* d) noexcept { return d != nullptr && !d->is_closed(); }
 int io_native_handle(const io_descriptor* d) noexcept { return io_is_open(d) ? d->fd() : -1; }
 
-void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
+namespace {
+
+// The descriptor is in use while `call` runs, inside the runtime: no goroutine is lost with the use.
+template <class Call>
+void with_use(io_descriptor* d, std::error_code& ec, Call call) noexcept {
     ec.clear();
-    const park::runtime_section inside;
-    const io::use mine(d);
-    if (!mine) {
-        ec = errc::closed;
-    } else if (!d->pollable()) {
-        ec = errc::no_deadlines;
-    } else {
+    bool last = false;
+    {
+        const park::runtime_section inside;
+        if (d == nullptr || !d->use()) {
+            ec = errc::closed;
+            return;
+        }
+        call();
+        last = d->count_use_ended();
+    }
+    if (last) d->close_now();
+}
+
+}  // namespace
+
+void io_set_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
+    with_use(d, ec, [&] {
+        if (!d->pollable()) {
+            ec = errc::no_deadlines;
+            return;
+        }
         if (which != io_direction::write) d->set_deadline(direction::read, deadline_ns);
         if (which != io_direction::read) d->set_deadline(direction::write, deadline_ns);
-    }
+    });
 }
 
 std::int64_t io_deadline(const io_descriptor* d, io_direction which) noexcept {
@@ -253,14 +271,9 @@ std::int64_t io_deadline(const io_descriptor* d, io_direction which) noexcept {
 }
 
 void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
-    ec.clear();
-    const park::runtime_section inside;
-    const io::use mine(d);
-    if (!mine) {
-        ec = errc::closed;
-    } else if (deadline_ns < d->deadline_ns(which == io_direction::write ? direction::write : direction::read)) {
-        io_set_deadline(d, which, deadline_ns, ec);
-    }
+    const direction dir = which == io_direction::write ? direction::write : direction::read;
+    if (d != nullptr && d->deadline_ns(dir) <= deadline_ns) return with_use(d, ec, [] {});
+    io_set_deadline(d, which, deadline_ns, ec);
 }
 
 // ---- adopting -------------------------------------------------------------------------------------------------------

@@ -368,21 +368,21 @@ void fd_record::set_deadline(direction d, std::int64_t deadline_ns) noexcept {
 // ---- the end --------------------------------------------------------------------------------------------------------
 
 bool fd_record::begin_to_close() noexcept {
+    bool last;
     {
-        const sched::unstoppable_section section;  // as in enter()
+        const park::runtime_section inside;  // no goroutine is lost with a close that has only begun
         if (!mutex_.close()) return false;
-        closer_.store(section.goroutine_here(), std::memory_order_relaxed);
+        wake_all_waiters();
+        last = count_use_ended();
     }
-    wake_all_waiters();
-    end_being_open();
+    if (last) close_now();
     return true;
 }
 
-// The fd mutex is closed.
+// The fd mutex is closed. Inside the runtime.
 void fd_record::wake_all_waiters() noexcept {
     park::wait_node* woken = nullptr;
     park::wait_node** end = &woken;
-    park::runtime_section inside;
     lock_.lock();
     for (side& s : side_) {
         take_waiting(s.waiting, end);
@@ -395,16 +395,6 @@ void fd_record::wake_all_waiters() noexcept {
     lock_.unlock();
     if (pollable_) remove_fd(fd());
     park::wake_all(woken);
-}
-
-void fd_record::end_being_open() noexcept {
-    bool last;
-    {
-        const sched::unstoppable_section section;
-        closer_.store(nullptr, std::memory_order_relaxed);  // before the descriptor may be gone
-        last = count_use_ended();
-    }
-    if (last) close_now();
 }
 
 bool fd_record::close() noexcept {
@@ -420,11 +410,15 @@ void fd_record::release() noexcept {
     drop_hold();
 }
 
-// May run twice: the second time by the thread that takes the place of a goroutine that was frozen in it.
+// May run twice: the second time by the thread that takes the place of a goroutine that was frozen in it. That
+// goroutine may go on for a while (let_lock_holder_go() of sched/preempt/frozen.cpp): it touches nothing, and is lost
+// below.
 void fd_record::close_now() noexcept {
     {
         const sched::unstoppable_section section;
-        const int fd = fd_.exchange(-1, std::memory_order_relaxed);
+        const sched::goroutine* g = section.goroutine_here();
+        const bool replaced = g != nullptr && closer_.load(std::memory_order_relaxed) != g;
+        const int fd = replaced ? -1 : fd_.exchange(-1, std::memory_order_relaxed);
         if (fd >= 0) {
             close_number(fd);
             open_descriptors.fetch_sub(1, std::memory_order_relaxed);
@@ -490,10 +484,7 @@ bool is_frozen_in(const platform::atomic<sched::goroutine*>& field) noexcept {
 }  // namespace
 
 void fd_record::finish_close_of_frozen() noexcept {
-    if (!is_frozen_in(closer_)) return;
-    if (!mutex_.in_use()) return close_now();
-    wake_all_waiters();
-    end_being_open();
+    if (is_frozen_in(closer_)) close_now();
 }
 
 void fd_record::forget_frozen_here() noexcept {

@@ -24,7 +24,8 @@
 //            the waiters, which look again.
 // End of run A frozen goroutine never comes back, wherever in a call it stands: forget_frozen() takes it off the
 //            queues, leaves the fd mutex in its place (side::holder), and ends what close() it has begun (closer_). It
-//            holds no other use: such a use begins inside the runtime, or in a section where nothing stops it.
+//            holds no other use: such a use begins and ends inside the runtime, or in a section where nothing stops it.
+//            Except for calls on files, which may block (src/fs/file.cpp): their descriptor then stays open.
 // Source     Go 1.24 runtime/netpoll.go, internal/poll/fd_poll_runtime.go. Differs: counts instead of a state word, so
 //            that several may wait (select), and nothing has to be reset before an attempt.
 // Tests      tests/poll/, tests/go/net_*.cpp
@@ -226,7 +227,6 @@ private:
     static void take_entering(side& s, park::wait_node**& end) noexcept;
     bool begin_to_close() noexcept;
     void wake_all_waiters() noexcept;
-    void end_being_open() noexcept;
     void finish_close_of_frozen() noexcept;
     void wait_until_closed() noexcept;
     void drop_hold() noexcept;
@@ -248,8 +248,8 @@ private:
     // the handle and the open descriptor each hold the record; the last to let go gives it back
     platform::atomic<std::uint8_t> holds_{0};
     park::wait_queue closers_;              // lock: waiters in close()
-    // The goroutine that has closed the fd mutex and not yet ended the use for being open; or that has ended the last
-    // use, and closes the descriptor. Null: none, or a thread. Relaxed, as side::holder.
+    // The goroutine that has ended the last use, and closes the descriptor. Null: none, or a thread. Relaxed, as
+    // side::holder.
     platform::atomic<sched::goroutine*> closer_{nullptr};
     park::wait_queue pausing_;              // lock: writers that edges do not wake
     fd_record* next_free_ = nullptr;       // the store's

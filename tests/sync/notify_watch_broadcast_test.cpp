@@ -275,6 +275,22 @@ TEST_P(Watch, AModifyBesideSendersCallsItsFunctionOnce) {
         }));
         EXPECT_EQ(calls, 2) << "another modify() must not be lost";
         EXPECT_EQ(w.get(), 111);
+
+        // Of two that began from the same value, one must see what the other has done.
+        w.send(0);
+        calls = 0;
+        const auto claim = [](int& v) { return v == 0 ? (v = 1, true) : false; };
+        EXPECT_FALSE(w.modify([&](int& v) {
+            if (++calls == 1) {
+                EXPECT_TRUE(w.modify([&](int& other) {
+                    w.send(7);
+                    return claim(other);
+                }));
+            }
+            return claim(v);
+        }));
+        EXPECT_EQ(calls, 2);
+        EXPECT_EQ(w.get(), 7);
         EXPECT_THROW(w.modify([&](int&) { w.close(); }), dunlin::channel_closed);
     });
 }

@@ -104,6 +104,10 @@ TEST_P(TlsHostile, ASilentClientHoldsNoWriterPastItsDeadline) {
         std::error_code ec;
         EXPECT_EQ(server.write_all("220 ready", ec), 0u);
         EXPECT_EQ(ec, std::errc::timed_out);
+        auto [silent_too, another] = net::stream_pair();
+        server = tls::server(std::move(another), server_config());
+        server.set_write_deadline(20ms);
+        EXPECT_THROW(server.write_all("220 ready"), dunlin::io_error);
     });
 }
 
