@@ -36,6 +36,15 @@ std::uint64_t waits_for_descriptors() {
     return waits;
 }
 
+// Until there is no room for one more.
+void fill(net::packet_conn& from, const net::packet_conn& to) {
+    std::error_code ec;
+    from.set_write_deadline(20ms);
+    while (!ec) from.write_to("x", to.local_address(), ec);
+    EXPECT_EQ(ec, has_timed_out);
+    from.clear_deadline();
+}
+
 class Packet : public support::each_p {};
 EACH_P(Packet);
 
@@ -232,10 +241,7 @@ TEST_P(Packet, AReceiverThatDoesNotReadHoldsUpNoOther) {
         net::packet_conn silent = net::listen_packet("unixgram", support::abstract_name());
         net::packet_conn reader = net::listen_packet("unixgram", support::abstract_name());
         net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());
-        std::error_code ec;
-        client.set_write_deadline(20ms);
-        while (!ec) client.write_to("x", silent.local_address(), ec);
-        client.clear_deadline();
+        fill(client, silent);
         dunlin::wait_group wg;
         for (int i = 0; i < 3; ++i) {
             wg.go([&] { EXPECT_EQ(code_of([&] { client.write_to("x", silent.local_address()); }), is_closed); });
@@ -243,6 +249,7 @@ TEST_P(Packet, AReceiverThatDoesNotReadHoldsUpNoOther) {
         support::eventually([] { return support::waiters() == 3; });
         const auto in_time = dunlin::context::with_timeout(dunlin::context::background(), 20s);
         for (int i = 0; i < 10; ++i) {
+            std::error_code ec;
             EXPECT_EQ(client.write_to("y", reader.local_address(), in_time, ec), 1u) << ec.message();
             std::array<char, 1> got{};
             EXPECT_EQ(reader.read_some(got), 1u);
@@ -258,10 +265,7 @@ TEST_P(Packet, ManyThatWaitForRoomDoNotWakeEachOther) {
         constexpr int senders = 50;
         net::packet_conn silent = net::listen_packet("unixgram", support::abstract_name());
         net::packet_conn client = net::listen_packet("unixgram", support::abstract_name());
-        std::error_code ec;
-        client.set_write_deadline(20ms);
-        while (!ec) client.write_to("x", silent.local_address(), ec);
-        client.clear_deadline();
+        fill(client, silent);
         dunlin::wait_group wg;
         for (int i = 0; i < senders; ++i) {
             wg.go([&] { EXPECT_EQ(code_of([&] { client.write_to("x", silent.local_address()); }), is_closed); });

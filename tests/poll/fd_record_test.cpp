@@ -398,12 +398,13 @@ TEST_P(Descriptor, ACloseThatIsLostHindersNoOther) {
         auto [a, b] = net::stream_pair();
         int ends[2];
         ASSERT_EQ(pipe(ends), 0);
-        std::atomic<bool> begun{false};
+        std::atomic<bool> begun{false}, came_back{false};
         run([&, &a = a] {
             dunlin::go([&] {
                 begun = true;
                 char c;
                 ASSERT_EQ(read(ends[0], &c, 1), 1);
+                came_back = true;
                 a.close();
                 ADD_FAILURE() << "it was lost";
             });
@@ -417,7 +418,8 @@ TEST_P(Descriptor, ACloseThatIsLostHindersNoOther) {
             EXPECT_EQ(ec, is_closed);
         });
         ASSERT_EQ(write(ends[1], "x", 1), 1);
-        std::this_thread::sleep_for(std::chrono::milliseconds(i));
+        support::eventually_on_thread([&] { return came_back.load(); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(i % 3));
         const auto begin = dunlin::clock::now();
         a.close();
         EXPECT_LT(dunlin::clock::now() - begin, 1500ms);

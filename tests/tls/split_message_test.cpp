@@ -140,6 +140,27 @@ protected:
             t.both.wait();
         });
     }
+
+    // Body(client) closes it.
+    template <class Body>
+    void after_the_first_part(Body body) {
+        run([&] {
+            auto [a, to_a] = net::stream_pair();
+            auto [b, to_b] = net::stream_pair();
+            tls::stream client = tls::client(std::move(a), "localhost", client_config());
+            tls::stream server = tls::server(std::move(b), server_config());
+            tap t;
+            t.pass(to_a, to_b);
+            auto served = dunlin::spawn([&] { server.handshake(); });
+            client.handshake();
+            served.get();
+            take_first_part(client, t);
+            body(client);
+            t.let.release(1000);
+            server.close();
+            t.both.wait();
+        });
+    }
 };
 EACH_P(TlsSplitMessage);
 
@@ -147,43 +168,20 @@ TEST_P(TlsSplitMessage, AWriterWaitsForTheReaderToBringTheRest) { write_in_betwe
 TEST_P(TlsSplitMessage, AWriterWithoutAReaderBringsTheRestItself) { write_in_between(writes::alone); }
 TEST_P(TlsSplitMessage, CloseNotifyWaitsForTheRestToo) { write_in_between(writes::the_end); }
 
-// What ends the waiting: a context, the write deadline, and close().
 // There is no reader: it reads by itself.
 TEST_P(TlsSplitMessage, AWriterThatReadsTheRestEndsAtItsDeadline) {
-    run([] {
-        auto [a, to_a] = net::stream_pair();
-        auto [b, to_b] = net::stream_pair();
-        tls::stream client = tls::client(std::move(a), "localhost", client_config());
-        tls::stream server = tls::server(std::move(b), server_config());
-        tap t;
-        t.pass(to_a, to_b);
-        auto served = dunlin::spawn([&] { server.handshake(); });
-        client.handshake();
-        served.get();
-        take_first_part(client, t);
+    after_the_first_part([](tls::stream& client) {
         std::error_code ec;
         client.set_write_deadline(20ms);
         EXPECT_EQ(client.write_all("x", ec), 0u);
         EXPECT_EQ(ec, std::errc::timed_out);
         client.close();
-        t.let.release(1000);
-        server.close();
-        t.both.wait();
     });
 }
 
+// What ends the waiting: a context, the write deadline, and close().
 TEST_P(TlsSplitMessage, AWriterThatWaitsForTheRestCanBeEnded) {
-    run([] {
-        auto [a, to_a] = net::stream_pair();
-        auto [b, to_b] = net::stream_pair();
-        tls::stream client = tls::client(std::move(a), "localhost", client_config());
-        tls::stream server = tls::server(std::move(b), server_config());
-        tap t;
-        t.pass(to_a, to_b);
-        auto served = dunlin::spawn([&] { server.handshake(); });
-        client.handshake();
-        served.get();
-        take_first_part(client, t);
+    after_the_first_part([](tls::stream& client) {
         std::error_code read_error;
         auto reader = dunlin::spawn([&] {
             char c;
@@ -214,9 +212,6 @@ TEST_P(TlsSplitMessage, AWriterThatWaitsForTheRestCanBeEnded) {
         EXPECT_EQ(writer.get(), dunlin::errc::closed);
         reader.get();
         EXPECT_EQ(read_error, dunlin::errc::closed);
-        t.let.release(1000);
-        server.close();
-        t.both.wait();
     });
 }
 
