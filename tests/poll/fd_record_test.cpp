@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <fcntl.h>
+#include <memory>
 #include <optional>
 #include <random>
 #include <span>
@@ -369,10 +371,17 @@ TEST_P(Descriptor, NoGoroutineIsFrozenBetweenTakingATurnAndSayingSo) {
     close_quickly(a, b);
 }
 
+// Never destroyed: what is left of a run may have read it a moment ago, and nothing orders that.
+template <class T>
+T& kept(T value) {
+    static std::deque<T>& all = *new std::deque<T>;
+    return all.emplace_back(std::move(value));
+}
+
 // A goroutine that does nothing else is lost in such a call.
 TEST_P(Descriptor, NoUseIsLostWithAGoroutineThatSetsDeadlinesOrLooks) {
     for (int i = 0; i < support::rounds(12); ++i) {
-        auto [a, b] = net::stream_pair();
+        auto& [a, b] = kept(net::stream_pair());
         std::atomic<bool> begun{false};
         run([&begun, &a = a, i] {
             dunlin::go([&begun, &a, i] {
@@ -395,7 +404,7 @@ TEST_P(Descriptor, NoUseIsLostWithAGoroutineThatSetsDeadlinesOrLooks) {
 // It blocks in the kernel when run() returns, and is lost at its next call of the library: as if it had never made it.
 TEST_P(Descriptor, ACloseThatIsLostHindersNoOther) {
     for (int i = 0; i < support::rounds(10); ++i) {
-        auto [a, b] = net::stream_pair();
+        auto& [a, b] = kept(net::stream_pair());
         int ends[2];
         ASSERT_EQ(pipe(ends), 0);
         std::atomic<bool> begun{false}, came_back{false};
@@ -435,8 +444,8 @@ TEST_P(Descriptor, ACloseThatIsLostHindersNoOther) {
 TEST_P(Descriptor, NoCloseIsLostWithAGoroutine) {
     constexpr int many = 100;
     for (int round = 0; round < support::rounds(50); ++round) {
-        auto& pairs = *new std::vector<net::stream>;  // one that is left may be in one of them
-        std::atomic<int>& closed = *new std::atomic<int>(0);
+        auto& pairs = kept(std::vector<net::stream>());
+        std::atomic<int>& closed = *kept(std::make_unique<std::atomic<int>>(0));
         std::vector<net::stream> peers;
         for (int i = 0; i < many; ++i) {
             auto [a, b] = net::stream_pair();
