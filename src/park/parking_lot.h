@@ -36,6 +36,7 @@
 #include "park/waiter.h"
 #include "platform/cpu.h"
 #include "platform/lock.h"
+#include "platform/simulated.h"
 
 namespace dunlin::inline v0_1::park {
 
@@ -132,7 +133,8 @@ private:
     lot_node* first_ = nullptr;  // lock
 };
 
-inline constexpr unsigned lot_bits = 14;
+// On virtual threads each look at a bucket is a step: few, for the calls that look through the whole lot.
+inline constexpr unsigned lot_bits = platform::may_be_simulated ? 6 : 14;
 // Constant-initialised, never destroyed. A page that no address has fallen into costs nothing.
 DUNLIN_HIDDEN extern lot_bucket the_lot[1u << lot_bits];
 
