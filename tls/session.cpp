@@ -156,23 +156,24 @@ bool some_were_left(std::uint64_t visits) noexcept {
 
 }  // namespace
 
-bool session::was_left() const noexcept { return some_were_left(visits_.load(std::memory_order_acquire)); }
+// Relaxed, all of visits_: it is a count only. The locks order what calls do; and a run() that has returned has stopped
+// its goroutines, whose counts its caller therefore sees.
+bool session::was_left() const noexcept { return some_were_left(visits_.load(std::memory_order_relaxed)); }
 
 session::visit::visit(session& s, std::error_code& ec) noexcept : session_(s) {
     const std::uint64_t run = detail::this_run();
-    std::uint64_t seen = s.visits_.load(std::memory_order_acquire);
+    std::uint64_t seen = s.visits_.load(std::memory_order_relaxed);
     do {
         usable_ = !some_were_left(seen);
         if (!usable_) ec = left_behind();
         if (!usable_ || run == 0) return;  // a thread is not left
         const std::uint64_t before = static_cast<std::uint32_t>(seen) != 0 ? seen : run << 32;
-        counted_ = s.visits_.compare_exchange_weak(
-            seen, before + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+        counted_ = s.visits_.compare_exchange_weak(seen, before + 1, std::memory_order_relaxed);
     } while (!counted_);
 }
 
 session::visit::~visit() {
-    if (counted_) session_.visits_.fetch_sub(1, std::memory_order_acq_rel);
+    if (counted_) session_.visits_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {

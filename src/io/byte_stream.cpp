@@ -272,8 +272,9 @@ std::int64_t io_deadline(const io_descriptor* d, io_direction which) noexcept {
 
 void io_shorten_deadline(io_descriptor* d, io_direction which, std::int64_t deadline_ns, std::error_code& ec) noexcept {
     const direction dir = which == io_direction::write ? direction::write : direction::read;
-    if (d != nullptr && d->deadline_ns(dir) <= deadline_ns) return with_use(d, ec, [] {});
-    io_set_deadline(d, which, deadline_ns, ec);
+    const bool is_sooner = d == nullptr || deadline_ns < d->deadline_ns(dir);
+    if (is_sooner) return io_set_deadline(d, which, deadline_ns, ec);
+    ec = d->is_closed() ? make_error_code(errc::closed) : std::error_code();
 }
 
 // ---- adopting -------------------------------------------------------------------------------------------------------

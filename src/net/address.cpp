@@ -178,11 +178,10 @@ address address::parse(std::string_view network_name, std::string_view text) {
 address address::from_native(const void* sockaddr, unsigned size) noexcept {
     address a;
     if (size == 0 || size > a.storage_.size()) return a;
-    // It gives a path without room for the zero at its end one byte more than it takes.
-    const bool one_more = size == sizeof(sockaddr_un) + 1;
-    if (one_more && static_cast<const sockaddr_un*>(sockaddr)->sun_family == AF_UNIX) --size;
     std::memcpy(a.storage_.data(), sockaddr, size);
     a.size_ = size;
+    // It gives a path without room for the zero at its end one byte more than it takes.
+    if (a.is_unix() && size > sizeof(sockaddr_un)) a.size_ = sizeof(sockaddr_un);
     return a;
 }
 
