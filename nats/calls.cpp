@@ -2,6 +2,8 @@
 #include "connection.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "text.h"
 
@@ -227,16 +229,46 @@ void connection::tick() {
     for (const auto& m : members()) m->tick(now);
 }
 
+namespace {
+
+// The text behind `before`, up to the next quote.
+std::optional<std::string> quoted_after(const std::string& words, std::string_view before) {
+    const std::size_t at = words.find(before);
+    if (at == words.npos) return std::nullopt;
+    const std::size_t begin = at + before.size(), end = words.find('"', begin);
+    if (end == words.npos) return std::nullopt;
+    return words.substr(begin, end - begin);
+}
+
+constexpr std::string_view of_publish = "for Publish to \"", of_subscription = "for Subscription to \"",
+                           of_group = "using queue \"";
+
+// A server's refusal: Permissions Violation for Subscription to "subject" using queue "group"; without the end there is
+// no group, and with "(sid 7)" it may be any.
+bool refuses(const std::string& words, const std::string& subject, const std::string& group) {
+    if (quoted_after(words, of_subscription) != subject) return false;
+    if (words.find("(sid") != words.npos) return true;
+    return quoted_after(words, of_group).value_or("") == group;
+}
+
+}  // namespace
+
 void connection::fail_permission(const std::string& words) {
-    // Permissions Violation for Publish to "subject"
-    const std::size_t open = words.find('"'), close = words.find('"', open + 1);
-    if (open == words.npos || close == words.npos) return;
-    const std::string subject = words.substr(open + 1, close - open - 1);
+    std::vector<std::shared_ptr<interest>> interests;
+    locked(line_lock_, [&] {
+        std::copy_if(interests_.begin(), interests_.end(), std::back_inserter(interests),
+            [&](const auto& i) { return refuses(words, i->subject(), i->group()); });
+    });
+    for (const auto& i : interests) {
+        if (i->to().refused({errc::not_permitted, words})) unsubscribe(i);
+    }
+    const auto subject = quoted_after(words, of_publish);
     std::vector<std::shared_ptr<call>> calls;
     {
         std::lock_guard guard(mutex_);
-        for (auto i = calls_.begin(); i != calls_.end();) {
-            if (i->second->subject == subject) {
+        last_refusal_ = words;
+        for (auto i = calls_.begin(); subject && i != calls_.end();) {
+            if (i->second->subject == *subject) {
                 calls.push_back(std::move(i->second));
                 i = calls_.erase(i);
             } else {
@@ -245,6 +277,26 @@ void connection::fail_permission(const std::string& words) {
         }
     }
     for (const auto& c : calls) c->finished({{}, {errc::not_permitted, words}});
+}
+
+// libnats tells of a refusal on a thread of its own, which may come after the answer behind it. But its connection has
+// the words of the last error by then: about this subscription, perhaps an earlier one, or about another one whose
+// refusal has not been told either. (They are read without a lock, as libnats offers it. A text that is half another
+// one ends within its buffer, and costs a wait or spares one.)
+void connection::await_refusal(
+    const std::string& subject, const std::string& group, const context& ctx, const std::function<bool()>& came) {
+    for (int i = 0; i < 100 && !came(); ++i) {
+        const std::shared_ptr<wire> w = line();
+        if (!w) return;
+        const std::string last = undisturbed([&] {
+            const char* words = nullptr;
+            natsConnection_GetLastError(w->native(), &words);
+            return std::string(words != nullptr ? words : "");
+        });
+        const bool told = locked(mutex_, [&] { return last == last_refusal_; });
+        if (!refuses(last, subject, group) && (told || last.find(of_subscription) == last.npos)) return;
+        sleep_for(std::chrono::milliseconds(2), ctx);
+    }
 }
 
 namespace {

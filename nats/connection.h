@@ -27,6 +27,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -150,6 +151,9 @@ public:
     void drain(const std::shared_ptr<interest>& i) noexcept;
     // Returns when the server has processed all that was sent before.
     void round_trip(const char* what, const context& ctx);
+    // After a round trip: if the server has refused this subscription, waits until `came` says that its sink knows.
+    void await_refusal(
+        const std::string& subject, const std::string& group, const context& ctx, const std::function<bool()>& came);
 
     void join(const std::shared_ptr<member>& m);
 
@@ -212,7 +216,7 @@ private:
     failure closed_;
     std::int64_t down_since_ = 0;  // 0: connected
     std::int64_t asked_ns_ = 0;    // when the server was last asked whether it lives; the loop's thread only
-    std::string last_error_;
+    std::string last_error_, last_refusal_;
 
     mutable std::mutex line_lock_;
     std::shared_ptr<wire> wire_;

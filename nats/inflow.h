@@ -26,6 +26,10 @@ struct inflow final : sink {
     void arrived(nats::message m) override;
     void taken();
     void end(const failure& f) noexcept;
+    bool refused(const failure& f) override {
+        end(f);
+        return true;
+    }
 
     const std::shared_ptr<connection> link;
     const subscribe_options options;

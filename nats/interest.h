@@ -33,6 +33,8 @@ public:
     virtual ~sink() = default;
     virtual void arrived(nats::message m) = 0;
     virtual void over() {}  // nothing more will arrive
+    // The server does not permit it. True: the interest ends. On a thread of libnats', without a lock.
+    virtual bool refused(const failure&) { return false; }
 };
 
 class interest : public std::enable_shared_from_this<interest> {
@@ -50,6 +52,8 @@ public:
     // The same, but what the server sends until it learns of this still arrives.
     [[nodiscard]] bool drain() noexcept;
     sink& to() const noexcept { return *to_; }
+    const std::string& subject() const noexcept { return subject_; }
+    const std::string& group() const noexcept { return group_; }
     // The number of the wire on which it is subscribed; 0: none.
     std::uint64_t at() const noexcept;
 

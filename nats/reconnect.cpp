@@ -105,8 +105,10 @@ void connection::on_closed(natsConnection* nc, void* closure) {
 void connection::on_error(natsConnection* nc, natsSubscription*, natsStatus s, void* closure) {
     const auto c = static_cast<told*>(closure)->owner.lock();
     if (!c) return;
-    const char* words = nullptr;
-    natsConnection_GetLastError(nc, &words);
+    // Of this error, where libnats keeps it with the error; else of the connection's last one.
+    natsStatus of_words = NATS_OK;
+    const char* words = nats_GetLastError(&of_words);
+    if (of_words != s || words == nullptr || *words == '\0') natsConnection_GetLastError(nc, &words);
     const std::string text = words != nullptr ? words : "";
     if (s == NATS_NOT_PERMITTED || text.find("ermissions Violation") != text.npos) c->fail_permission(text);
 }

@@ -146,6 +146,8 @@ struct service final : std::enable_shared_from_this<service> {
     std::unordered_map<std::string, cancellable> under_way;  // by reply subject
     std::size_t running = 0;
     bool over = false, cancelled = false, last = false;
+    bool begins = true;  // serve() has not returned
+    failure refusal;     // the server does not permit the subject
 };
 
 namespace {
@@ -164,6 +166,16 @@ struct request_sink final : sink {
     void over() override {
         if (const auto s = owner.lock(); s && !cancels) s->no_more.close();
     }
+    // Without cancellations a request ends at its deadline. Where a later server does not permit the subject, the one
+    // after that may.
+    bool refused(const failure& f) override {
+        const auto s = owner.lock();
+        if (!s || cancels) return false;
+        return locked(s->mutex, [&] {
+            if (s->begins) s->refusal = f;
+            return s->begins;
+        });
+    }
     std::weak_ptr<service> owner;
     bool cancels;
 };
@@ -180,8 +192,12 @@ server serve(
         connection->subscribe("_DUNLIN.CANCEL." + subject, "", std::make_shared<detail::request_sink>(s, true));
     s->intake = std::make_shared<detail::request_sink>(s, false);
     s->requests = connection->subscribe(subject, o.group, s->intake);
-    server made(std::move(s));
+    server made(s);
     connection->round_trip("serve", ctx);
+    const auto refusal = [&] { return detail::locked(s->mutex, [&] { return s->refusal; }); };
+    connection->await_refusal(subject, o.group, ctx, [&] { return static_cast<bool>(refusal()); });
+    detail::locked(s->mutex, [&] { s->begins = false; });
+    if (const detail::failure f = refusal()) f.raise("serve", subject);
     return made;
 }
 

@@ -72,13 +72,19 @@ void inflow_access::check(inflow& f) {
 subscription cluster::subscribe(const std::string& subject, const subscribe_options& o, const context& ctx) const {
     auto flow = std::make_shared<detail::inflow>(connection_, o);
     const auto s = connection_->subscribe(subject, o.group, flow);
-    detail::locked(flow->mutex, [&] { flow->subscription = s; });
+    // If it is over by now, nothing would let go of it: the flow would own what owns the flow.
+    detail::locked(flow->mutex, [&] {
+        if (!flow->over) flow->subscription = s;
+    });
     // The member lives as long as the flow.
     using both = std::pair<std::shared_ptr<detail::inflow>, std::shared_ptr<detail::inflow_member>>;
     const auto owner = std::make_shared<both>(flow, std::make_shared<detail::inflow_member>(flow));
     connection_->join(owner->second);
     subscription made(std::shared_ptr<detail::inflow>(owner, flow.get()));
     connection_->round_trip("subscribe", ctx);
+    const auto why = [&] { return detail::locked(flow->mutex, [&] { return flow->why; }); };
+    connection_->await_refusal(subject, o.group, ctx, [&] { return static_cast<bool>(why()); });
+    if (const detail::failure f = why(); f.is(errc::not_permitted)) f.raise("subscribe", subject);
     return made;
 }
 

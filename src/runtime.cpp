@@ -20,6 +20,7 @@
 #include "platform/clock.h"
 #include "platform/cpu_count.h"
 #include "platform/lock_check.h"
+#include "platform/membarrier.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
 #include "poll/netpoll.h"
@@ -77,6 +78,7 @@ static void tell_children() noexcept {
     if (s.started.load(std::memory_order_acquire)) return false;
     platform::be_the_one_that_works();
     api::check_barriers_setting();
+    platform::choose_barriers();
     platform::set_stoppable(sched::may_be_stopped_here);
     platform::watch_allocations();
     wire();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -25,6 +26,7 @@ constexpr auto close_notify_limit = std::chrono::seconds(5);
 constexpr std::size_t most_kept = 1024;                // bytes of a buffer, while nothing is written
 constexpr std::size_t most_fruitless = 64 * 1024;      // four records; a server's tickets take less
 constexpr std::size_t most_answers_unsent = 64 * 1024;
+constexpr auto look_again = std::chrono::seconds(1);  // whether the call that is waited for was left
 
 detail::io_limit limit_of(const dunlin::context* ctx) noexcept {
     return ctx != nullptr ? detail::io_limit(*ctx) : detail::io_limit();
@@ -177,21 +179,20 @@ session::visit::~visit() {
 }
 
 bool session::take(mutex& m, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    if (ctx == nullptr) {
-        // The holder may be left meanwhile.
-        while (!m.try_lock_for(std::chrono::seconds(1), where)) {
-            if (!was_left()) continue;
-            ec = left_behind();
-            return false;
+    if (m.try_lock()) return true;
+    for (;;) {
+        if (ctx == nullptr) {
+            if (m.try_lock_for(look_again, where)) return true;
+        } else {
+            try {
+                m.lock(with_timeout(*ctx, look_again), where);
+                return true;
+            } catch (const context_cancelled&) {
+                ec = ctx->err();
+            }
         }
-        return true;
-    }
-    try {
-        m.lock(*ctx, where);
-        return true;
-    } catch (const context_cancelled& e) {
-        ec = e.code();
-        return false;
+        if (!ec && was_left()) ec = left_behind();
+        if (ec) return false;
     }
 }
 
@@ -278,38 +279,39 @@ void session::await_input(
         return;
     }
     std::unique_lock hold(lock_);
-    while (progress_ == seen && !ec) wait_for_progress(hold, ctx, ec, where);
+    while (progress_ == seen && !ec)
+        wait_for(more_progress_, hold, detail::io_direction::write, ctx, ec, where);
 }
 
-// Until a notification, or until a limit of the writer's has passed, which sets `ec`.
-void session::wait_for_progress(
-    std::unique_lock<mutex>& hold, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    const std::int64_t deadline_ns =
-        detail::io_deadline(io_access::of(network_), detail::io_direction::write);
-    const clock::time_point deadline{clock::duration(deadline_ns)};
-    if (deadline_ns != detail::wait_limit::never && deadline <= clock::now()) {
+// Until a notification, until a limit of the caller's has passed, or until it is seen that the session was left: these
+// set `ec`. Also returns without any of them: the caller comes back.
+void session::wait_for(condition_variable_any& change, std::unique_lock<mutex>& hold, detail::io_direction whose,
+    const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+    const clock::time_point deadline{clock::duration(detail::io_deadline(io_access::of(network_), whose))};
+    const clock::time_point now = clock::now();
+    if (deadline <= now) {
         ec = std::make_error_code(std::errc::timed_out);
         return;
     }
+    const clock::time_point until = std::min(deadline, now + look_again);
     try {
-        if (deadline_ns == detail::wait_limit::never && ctx == nullptr) {
-            more_progress_.wait(hold, where);
-        } else if (deadline_ns == detail::wait_limit::never) {
-            more_progress_.wait(hold, *ctx, where);
-        } else if (ctx == nullptr) {
-            more_progress_.wait_until(hold, deadline, where);
+        if (ctx == nullptr) {
+            change.wait_until(hold, until, where);
         } else {
-            const auto limited = with_deadline(*ctx, deadline);
-            more_progress_.wait(hold, limited, where);
+            change.wait(hold, with_deadline(*ctx, until), where);
         }
     } catch (const context_cancelled&) {
-        if (ctx->err()) ec = ctx->err();  // else the deadline: the caller comes back
+        ec = ctx->err();  // none: it was the deadline
     }
+    if (!ec && was_left()) ec = left_behind();
 }
 
 void session::deadline_changed() noexcept {
     if (was_left()) return;
-    { const std::lock_guard hold(lock_); }  // a writer that has read the old deadline waits by now
+    // A call that has read the old deadline waits by now.
+    { const std::lock_guard hold(turn_lock_); }
+    turn_is_free_.notify_all();
+    { const std::lock_guard hold(lock_); }
     more_progress_.notify_all();
 }
 
@@ -385,16 +387,36 @@ void session::handshake(
     if (!mine) return;
     // Acquire pairs with the release in handshake(), below: the caller sees what the handshake wrote to raw_ and agreed
     // on.
-    if (done_.load(std::memory_order_acquire)) return;
-    if (!take(handshaking_, ctx, ec, where)) return;
-    const std::lock_guard turn(handshaking_, std::adopt_lock);
-    if (done_.load(std::memory_order_relaxed)) return;
-    ec = handshake_error_;
-    if (ec || !may_go_on(ctx, ec)) return;
+    if (done_.load(std::memory_order_acquire) || !begin_handshake(ctx, whose, ec, where)) return;
+    const making until_the_end{*this};
+    if (!may_go_on(ctx, ec)) return;
     shake_hands(ctx, whose, ec, where);
     give_back_input();
+    const std::lock_guard hold(turn_lock_);
     handshake_error_ = ec;
     if (!ec) done_.store(true, std::memory_order_release);
+}
+
+// False: it is done, or `ec` says why it will not be.
+bool session::begin_handshake(
+    const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where) {
+    std::unique_lock hold(turn_lock_);
+    while (makes_handshake_ && !ec) wait_for(turn_is_free_, hold, whose, ctx, ec, where);
+    if (!ec) ec = handshake_error_;
+    if (ec || done_.load(std::memory_order_relaxed)) return false;
+    makes_handshake_ = true;
+    return true;
+}
+
+session::making::~making() {
+    {
+        const std::lock_guard hold(maker.turn_lock_);
+        maker.makes_handshake_ = false;
+        // Memory has failed: what the peer was to get may be lost.
+        if (std::uncaught_exceptions() != exceptions)
+            maker.handshake_error_ = std::make_error_code(std::errc::not_enough_memory);
+    }
+    maker.turn_is_free_.notify_all();
 }
 
 void session::shake_hands(
@@ -484,9 +506,22 @@ const_buffer session::next_piece(cursor& c) {
     return {gathered_.data(), gathered_.size()};
 }
 
+// Of a write that memory fails for, a part may have been encrypted, and will be sent: nothing may follow it.
+struct session::failing_for_good {
+    session& writer;
+    const std::size_t& encrypted;
+    const int exceptions = std::uncaught_exceptions();
+    ~failing_for_good() {
+        if (encrypted == 0 || std::uncaught_exceptions() == exceptions) return;
+        const std::lock_guard hold(writer.lock_);
+        if (!writer.write_error_) writer.write_error_ = std::make_error_code(std::errc::not_enough_memory);
+    }
+};
+
 std::size_t session::write_in_turn(
     cursor& c, bool all, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
-    std::size_t done = 0;
+    std::size_t done = 0, encrypted_in_all = 0;
+    const failing_for_good guard{*this, encrypted_in_all};
     const_buffer piece = next_piece(c);
     while (piece.size() != 0 && may_go_on(ctx, ec)) {
         std::size_t encrypted = 0;
@@ -504,7 +539,7 @@ std::size_t session::write_in_turn(
             while (!ec && result > 0 && piece.size() != 0 && encrypted < most_at_once) {
                 std::size_t n = 0;
                 result = SSL_write_ex(ssl_.get(), piece.data(), piece.size(), &n);
-                if (result > 0) encrypted += n, fruitless_ = 0, piece = next_piece(c);
+                if (result > 0) encrypted_in_all += n, encrypted += n, fruitless_ = 0, piece = next_piece(c);
             }
             return result;
         });
@@ -540,8 +575,8 @@ std::size_t session::write(std::span<const const_buffer> parts, bool all, const 
     std::size_t done = 0;
     {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
+        const tidying at_end{*this};
         done = write_in_turn(c, all, ctx, ec, where);
-        give_back_output();
     }
     flush_pending(where);
     return done;

@@ -12,7 +12,8 @@
 //            the queue, unlock. Outside the lock the holder of send_turn_ sends what is in wire_.out, in order
 //            (flush()). If OpenSSL wants to read, the reader reads from the network into raw_ and hands that over
 //            (fill()): OpenSSL wants more only when wire_.in is used up, so raw_ is then not in use.
-//            Turns: handshaking_, then send_turn_, then read_turn_, then lock_. A reader never waits for send_turn_.
+//            Turns: the handshake (makes_handshake_), then send_turn_, then read_turn_, then lock_. A reader never
+//            waits for send_turn_.
 //            Half a message: after the handshake the peer may send more messages of that kind (tickets, key updates),
 //            in several records. Between two of these records OpenSSL encrypts nothing: it wants the rest first. A
 //            writer then waits until a reader has brought more (progress_) or the write deadline is past; if there is
@@ -52,6 +53,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <vector>
 
@@ -99,7 +101,7 @@ public:
         const where_type& where);
     void close_write(std::error_code& ec);
     void close() noexcept;
-    // The write deadline has changed: a writer that waits for a reader looks at it again.
+    // A deadline has changed: a call that waits for another one looks at it again.
     void deadline_changed() noexcept;
 
     // See Left: it must not be destroyed.
@@ -160,18 +162,30 @@ private:
         const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
     void give_back_input();
     void give_back_output();
+    struct tidying {  // with send_turn_
+        session& writer;
+        ~tidying() { writer.give_back_output(); }
+    };
+    struct failing_for_good;
     void reader_has_left();
     struct leaving {  // constructed before the reader's turn is held
         session& reader;
         ~leaving() { reader.reader_has_left(); }
     };
-    void wait_for_progress(
-        std::unique_lock<mutex>& hold, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void wait_for(condition_variable_any& change, std::unique_lock<mutex>& hold, detail::io_direction whose,
+        const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     std::size_t send_some(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void flush_pending(const where_type& where);
     bool has_output();
+    bool begin_handshake(
+        const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
+    struct making {  // the handshake, after begin_handshake()
+        session& maker;
+        const int exceptions = std::uncaught_exceptions();
+        ~making();
+    };
     void shake_hands(
         const dunlin::context* ctx, detail::io_direction whose, std::error_code& ec, const where_type& where);
     std::size_t read_once(mutable_buffer b, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
@@ -186,10 +200,12 @@ private:
     net::stream network_;
     std::string peer_;                 // for messages; constant
     config config_;                    // keeps alive what the SSL object refers to
-    mutex handshaking_;                // held by the party that makes the handshake
     // the handshake is done; stored with release by its maker, loaded with acquire by users
     std::atomic<bool> done_{false};
-    std::error_code handshake_error_;  // handshaking_
+    mutex turn_lock_;                       // held for moments, never around a call into OpenSSL
+    condition_variable_any turn_is_free_;   // or a deadline has changed
+    bool makes_handshake_ = false;          // turn_lock_: a call does, and has the turn
+    std::error_code handshake_error_;       // turn_lock_
 
     mutex read_turn_;
     std::unique_ptr<char[]> raw_;  // the reader's
@@ -204,7 +220,7 @@ private:
     std::size_t fruitless_ = 0;   // bytes from the network since data went either way
     std::size_t answers_ = 0;     // bytes in wire_.out that readers have appended
     std::uint64_t progress_ = 0;  // counts inputs that a reader has brought, and readers that have left
-    condition_variable_any more_progress_;
+    condition_variable_any more_progress_;  // and a deadline that has changed
 };
 
 // A BIO that reads and writes `w`, which must outlive it. Throws std::bad_alloc.

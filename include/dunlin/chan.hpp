@@ -577,6 +577,8 @@ namespace detail {
 
 struct handle_access {
     template <class Handle>
+    static const chan_handle& handle(const Handle& h) noexcept { return h.handle_; }
+    template <class Handle>
     static chan_core* core(const Handle& h) noexcept { return h.handle_.core(); }
     template <class T>
     static receiver<T> make_receiver(chan_handle h) noexcept { return receiver<T>(std::move(h)); }

@@ -74,6 +74,21 @@ public:
         unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, std::error_code& ec,
         unsigned permissions = 0666);
+    static file open(
+        const std::filesystem::path& path, std::string_view mode, unsigned permissions, std::error_code& ec) {
+        return open(path, mode, ec, permissions);
+    }
+    static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions, std::error_code& ec) {
+        return open(path, mode, ec, permissions);
+    }
+    static file open(const std::filesystem::path& path, std::string_view mode, const context& ctx, unsigned permissions,
+        std::error_code& ec) {
+        return open(path, mode, ctx, ec, permissions);
+    }
+    static file open(const std::filesystem::path& path, open_mode mode, const context& ctx, unsigned permissions,
+        std::error_code& ec) {
+        return open(path, mode, ctx, ec, permissions);
+    }
     /// Opens an empty file for reading and writing; creates it if it does not exist.
     static file create(const std::filesystem::path& path) { return open(path, "w+"); }
     static file create(const std::filesystem::path& path, std::error_code& ec) { return open(path, "w+", ec); }
@@ -129,11 +144,17 @@ public:
     void sync_data(std::error_code& ec);
 };
 
-/// Read or write a whole file; write_file() replaces its contents. Both throw io_error, std::bad_alloc.
+/// Read or write a whole file; write_file() replaces its contents. Both throw io_error, std::bad_alloc. A context ends
+/// the waits for what is no regular file (a FIFO, a terminal): context_cancelled.
 DUNLIN_API std::string read_file(const std::filesystem::path& path);
 DUNLIN_API std::string read_file(const std::filesystem::path& path, std::error_code& ec);
+DUNLIN_API std::string read_file(const std::filesystem::path& path, const context& ctx);
+DUNLIN_API std::string read_file(const std::filesystem::path& path, const context& ctx, std::error_code& ec);
 DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content);
 DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content, std::error_code& ec);
+DUNLIN_API void write_file(const std::filesystem::path& path, const_buffer content, const context& ctx);
+DUNLIN_API void write_file(
+    const std::filesystem::path& path, const_buffer content, const context& ctx, std::error_code& ec);
 
 using dunlin::process;
 using dunlin::signal_channel;

@@ -341,6 +341,19 @@ stream dial(std::string_view network, std::string_view address, const std::chron
         return {};
     }
 }
+inline stream dial(
+    std::string_view network, std::string_view address, const stream_options& options, std::error_code& ec) {
+    return dial(network, address, ec, options);
+}
+inline stream dial(std::string_view network, std::string_view address, const context& ctx,
+    const stream_options& options, std::error_code& ec) {
+    return dial(network, address, ctx, ec, options);
+}
+template <class Rep, class Period>
+stream dial(std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout,
+    const stream_options& options, std::error_code& ec) {
+    return dial(network, address, timeout, ec, options);
+}
 template <detail::number N, class... Rest>
 stream dial(std::string_view, std::string_view, N, Rest&&...) {
     static_assert(detail::has_a_unit<N>, DUNLIN_NEEDS_A_UNIT);
@@ -352,6 +365,9 @@ stream dial(std::string_view network, const address& a, Rest&&... rest) {
 }
 inline stream dial(std::string_view network, const address& a, const stream_options& options) {
     return dial(network, std::string_view(a.to_string()), options);
+}
+inline stream dial(std::string_view network, const address& a, const stream_options& options, std::error_code& ec) {
+    return dial(network, std::string_view(a.to_string()), ec, options);
 }
 template <class Never = void>
 stream dial(detail::anything, detail::anything = {}, detail::anything = {}, detail::anything = {}) {

@@ -123,6 +123,8 @@ public:
     /// The three streams are pipes whatever `options` says.
     static result run(
         std::vector<std::string> command, const_buffer input, const context& ctx, const process_options& options);
+    static result run(std::vector<std::string> command, const_buffer input, const context& ctx,
+        const process_options& options, std::error_code& ec);
     static result run(std::vector<std::string> command, std::error_code& ec) {
         return run(std::move(command), {}, {}, ec);
     }
@@ -131,9 +133,17 @@ public:
     static result run(std::vector<std::string> command, const Context& ctx) {
         return run(std::move(command), const_buffer(), ctx);
     }
+    template <std::derived_from<context> Context>
+    static result run(std::vector<std::string> command, const Context& ctx, std::error_code& ec) {
+        return run(std::move(command), const_buffer(), ctx, ec);
+    }
     template <std::same_as<process_options> Options>
     static result run(std::vector<std::string> command, const Options& options) {
         return run(std::move(command), const_buffer(), context(), options);
+    }
+    template <std::same_as<process_options> Options>
+    static result run(std::vector<std::string> command, const Options& options, std::error_code& ec) {
+        return run(std::move(command), const_buffer(), context(), options, ec);
     }
     template <std::convertible_to<std::string_view> Text>
     static result run(const Text&, detail::anything = {}, detail::anything = {}, detail::anything = {}) {

@@ -40,6 +40,7 @@ enum class case_kind : unsigned char { receive, send, timeout, otherwise, readab
 struct case_base {
     case_kind kind;
     bool ok = false;             // the result: an element was moved; false: the channel was closed
+    bool listed = false;         // in the list that is being made
     std::uint32_t edge = 0;      // readable, writable: the last edge that was seen (src/chan/descriptor_case.h)
     chan_core* core = nullptr;   // the channel of a receive or a send. Null: nil, never ready
     void* slot = nullptr;        // where the element is or will be; readable, writable: the descriptor
@@ -53,28 +54,30 @@ struct case_base {
 // Returns the index of the case that was taken. Throws channel_closed (a send on a closed channel),
 // std::invalid_argument (more than 65536 cases, or two `otherwise`), std::bad_alloc.
 DUNLIN_API std::size_t select_among(case_base* const* cases, std::size_t count);
+// Throws std::invalid_argument if a case is there twice.
+DUNLIN_API void check_once(case_base* const* cases, std::size_t count);
 
 struct no_handler {
     void operator()() const noexcept {}
 };
 
-// A case's channel, which the case keeps alive, or, for the length of a full expression, the caller.
+// A case's channel: the case's own handle, or a variable of the caller's, which is read by each select().
 class case_channel {
 public:
-    case_channel(chan_core* core, bool own) noexcept : core_(core), owned_(own) {
-        if (own) chan_handle::reference(core);
-    }
+    case_channel(const chan_handle& h, bool own) noexcept
+        : variable_(own ? nullptr : &h), own_(own ? h : chan_handle()) {}
+    explicit case_channel(chan_handle&& h) noexcept : variable_(nullptr), own_(std::move(h)) {}
     // a case that is moved may be kept: it owns its channel
-    case_channel(case_channel&& other) noexcept : case_channel(other.core_, true) {}
+    case_channel(case_channel&& other) noexcept : case_channel(other.handle(), true) {}
     case_channel& operator=(case_channel&&) = delete;
-    ~case_channel() {
-        if (owned_) chan_handle::release(core_);
-    }
-    chan_core* core() const noexcept { return core_; }
+    ~case_channel() = default;
+    chan_core* core() const noexcept { return handle().core(); }
 
 private:
-    chan_core* core_;
-    bool owned_;
+    const chan_handle& handle() const noexcept { return variable_ != nullptr ? *variable_ : own_; }
+
+    const chan_handle* variable_;
+    chan_handle own_;
 };
 
 template <class Handler, class... Args>
@@ -92,10 +95,25 @@ template <class Handler, class T>
 concept receive_handler =
     std::invocable<Handler&, std::optional<T>> || std::invocable<Handler&, T> || std::invocable<Handler&>;
 
+// The parameter of a function, or of a function object that is neither overloaded nor a template.
+template <class A, class R>
+A parameter_of(R (*)(A));
+template <class A, class R, class Object>
+A parameter_of(R (Object::*)(A));
+template <class A, class R, class Object>
+A parameter_of(R (Object::*)(A) const);
+
+// A std::any, and whatever else can be made of anything, can be made of an optional as well: the handler's parameter
+// decides then.
+template <class Handler, class T>
+concept takes_itself = std::is_convertible_v<std::optional<T>, T> &&
+    (requires(Handler& h) { requires std::same_as<std::remove_cvref_t<decltype(parameter_of(h))>, T>; } ||
+        requires { requires std::same_as<std::remove_cvref_t<decltype(parameter_of(&Handler::operator()))>, T>; });
+
 // A pointer to a member is applied to a T, although std::invoke() would apply it to what an optional holds, even to an
 // empty one.
 template <class Handler, class T>
-concept takes_optional = std::invocable<Handler&, std::optional<T>> &&
+concept takes_optional = std::invocable<Handler&, std::optional<T>> && !takes_itself<Handler, T> &&
                          (!std::is_member_pointer_v<Handler> || !std::invocable<Handler&, T>);
 
 // Does the handler return a bool, which ends no loop?
@@ -125,7 +143,7 @@ loop run_receive_handler(Handler& handler, bool ok, element_slot<element_of<T>>&
             return loop::again;
         }
     };
-    if constexpr (requires { handler(optional()); }) {
+    if constexpr (!takes_itself<Handler, T> && requires { handler(optional()); }) {
         return result([&] { return handler(optional()); });
     } else if constexpr (takes_optional<Handler, T>) {
         return run_handler(handler, optional());
@@ -146,8 +164,11 @@ template <class T, class Handler>
 class receive_case : public case_base {
 public:
     template <class H>
-    receive_case(chan_core* c, bool own, H&& handler, std::source_location w)
+    receive_case(const chan_handle& c, bool own, H&& handler, std::source_location w)
         : case_base(case_kind::receive, w), channel_(c, own), handler_(std::forward<H>(handler)) {}
+    template <class H>
+    receive_case(chan_handle&& c, H&& handler, std::source_location w)
+        : case_base(case_kind::receive, w), channel_(std::move(c)), handler_(std::forward<H>(handler)) {}
     receive_case(receive_case&& other) : case_base(case_kind::receive, other.where),
         channel_(std::move(other.channel_)), handler_(std::move(other.handler_)) {}
 
@@ -239,7 +260,7 @@ template <class T, class Handler>
 class send_case : public case_base {
 public:
     template <class Value, class H>
-    send_case(chan_core* c, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
+    send_case(const chan_handle& c, bool own, Value&& value, H&& handler, std::source_location w, full_expression& now)
         : case_base(case_kind::send, w),
           channel_(c, own),
           handler_(std::forward<H>(handler)),
@@ -376,8 +397,8 @@ concept followable = requires { typename C::follows; };
 /// A case of select(): receive from `c` (a chan or receiver; nil is never ready). handler(std::optional<T>) gets the
 /// value, or nullopt when the channel is closed and drained. handler(T) gets the value, and cannot be told of the end:
 /// then select() throws channel_closed. A handler may also take nothing. Like every case it owns its handler; it owns
-/// the channel, too, if it is given a temporary handle. A handle in a variable is only referred to: to keep the case
-/// for longer than `c` lives, give it a copy.
+/// the channel, too, if it is given a temporary handle. A handle in a variable is only referred to, and each select()
+/// waits for the channel that it refers to by then: to keep the case for longer than `c` lives, give it a copy.
 template <detail::receivable C, class Handler = detail::no_handler>
 [[nodiscard]] auto on_recv(C&& c, Handler&& handler = {},
     std::source_location where = std::source_location::current()) {
@@ -385,7 +406,7 @@ template <detail::receivable C, class Handler = detail::no_handler>
     static_assert(detail::handles_received<Handler, element>, DUNLIN_DOES_NOT_HANDLE_RECEIVED);
     if constexpr (detail::handles_received<Handler, element>) {
         using result = detail::receive_case<element, std::decay_t<Handler>>;
-        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler),
+        return result(detail::handle_access::handle(c), !std::is_lvalue_reference_v<C>, std::forward<Handler>(handler),
             where);
     } else {
         return detail::no_case();
@@ -428,7 +449,7 @@ template <detail::sendable C, class Value, class Handler = detail::no_handler>
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
     if constexpr (detail::can_be_sent<Value, element> && detail::handles<Handler>) {
         using result = detail::send_case<element, std::decay_t<Handler>>;
-        return result(detail::handle_access::core(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value),
+        return result(detail::handle_access::handle(c), !std::is_lvalue_reference_v<C>, std::forward<Value>(value),
             std::forward<Handler>(handler), where, now);
     } else {
         return detail::no_case();
@@ -467,8 +488,10 @@ template <std::derived_from<context> Context, class Handler = detail::no_handler
     std::source_location where = std::source_location::current()) {
     static_assert(detail::handles<Handler>, DUNLIN_DOES_NOT_HANDLE);
     if constexpr (detail::handles<Handler>) {
-        return detail::receive_case<std::monostate, std::decay_t<Handler>>(detail::done_channel(ctx), true,
-            std::forward<Handler>(handler), where);
+        detail::chan_core* const done = detail::done_channel(ctx);
+        detail::chan_handle::reference(done);
+        return detail::receive_case<std::monostate, std::decay_t<Handler>>(
+            detail::chan_handle(done), std::forward<Handler>(handler), where);
     } else {
         return detail::no_case();
     }
@@ -501,12 +524,13 @@ template <class Handler = detail::no_handler>
 }
 
 /// Any of the cases above, to put into a vector for instance. It keeps its channel alive, and its value until that is
-/// sent.
+/// sent. Copies are the same case, with one handler and one value: a select() has one of them,
+/// and one select() at a time.
 class select_case {
 public:
     template <detail::select_case_type Case>
         requires(!std::same_as<std::remove_cvref_t<Case>, select_case> && !std::is_lvalue_reference_v<Case>)
-    select_case(Case&& c) : body_(std::make_unique<body_of<Case>>(std::move(c))) {}
+    select_case(Case&& c) : body_(std::make_shared<body_of<Case>>(std::move(c))) {}
 
     // Null: it was moved from.
     detail::case_base* prepare() const { return body_ != nullptr ? body_->prepare() : nullptr; }
@@ -525,10 +549,15 @@ private:
         loop run() override { return content.run(); }
         Case content;
     };
-    std::unique_ptr<body> body_;
+    std::shared_ptr<body> body_;
 };
 
 namespace detail {
+
+// Only copies of a select_case are one case.
+template <class... Cases>
+inline constexpr bool may_be_there_twice =
+    (0 + ... + (std::same_as<std::remove_cvref_t<Cases>, select_case> ? 1 : 0)) > 1;
 
 struct round_of_select {
     std::size_t taken;
@@ -538,6 +567,7 @@ struct round_of_select {
 template <class... Cases>
 [[gnu::always_inline]] inline round_of_select select_one(Cases&... cases) {
     const std::array<case_base*, sizeof...(Cases)> list{cases.prepare()...};
+    if constexpr (may_be_there_twice<Cases...>) check_once(list.data(), list.size());
     const std::size_t taken = select_among(list.data(), list.size());
     std::size_t i = 0;
     (settle(cases, i++ == taken), ...);
@@ -565,6 +595,7 @@ private:
 template <class... Cases>
 std::size_t loop_over(Cases&... cases) {
     const std::array<case_base*, sizeof...(Cases)> list{cases.prepare()...};
+    if constexpr (may_be_there_twice<Cases...>) check_once(list.data(), list.size());
     select_rounds rounds(list.data(), list.size());
     for (;;) {
         const std::size_t taken = rounds.next();
@@ -612,7 +643,7 @@ std::size_t select(Cases&&...) {
 
 /// The same for a list that is made at run time: a vector, or `select({on_recv(a), on_send(b, v)})`. The cases may be
 /// used again; a send that was taken has given its value away.
-/// Throws    Also std::invalid_argument for a case that was moved from.
+/// Throws    Also std::invalid_argument for a case that was moved from, or is there twice.
 std::size_t DUNLIN_API select(std::span<const select_case> cases);
 inline std::size_t select(std::initializer_list<select_case> cases) {
     return select(std::span(cases.begin(), cases.size()));

@@ -43,8 +43,8 @@ public:
 
 private:
     void release_to_waiters(park::lot_bucket& b, std::ptrdiff_t n, std::ptrdiff_t most);
-    [[noreturn]] void throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const;
-    bool settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept;
+    [[noreturn]] static void throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most, std::ptrdiff_t have);
+    bool settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most, std::ptrdiff_t& have) noexcept;
     bool try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept;
     bool release_one(park::lot_bucket& b, std::ptrdiff_t most) noexcept;
     static void hand_out(const void* address) noexcept;

@@ -138,8 +138,7 @@ public:
     /// nothing afterwards.
     ///
     /// Blocks    The goroutine (on a plain thread, that thread). If the child has not begun and is the youngest in
-    ///           this processor's queue, it runs right here, on the caller's stack, which costs little more than a
-    ///           call.
+    ///           this processor's queue, it runs right here, on the caller's stack, without a switch.
     /// Order     Everything the goroutine did happens before the return.
     /// Throws    What the goroutine threw; goroutine_exited (not for T = void: there the goroutine has just ended);
     ///           std::logic_error if the task holds nothing.

@@ -323,10 +323,10 @@ public:
     bool is_open() const noexcept { return network().is_open(); }
     explicit operator bool() const noexcept { return is_open(); }
 
-    /// As those of byte_stream: they end reads, writes and handshakes. If a write first needs the rest of a message
-    /// from the peer (its tickets, a change of keys) and no read is under way, it reads that rest itself, as it does
-    /// in the handshake: then the read deadline ends it, too, and of the write deadline the value that it had when the
-    /// write began to read.
+    /// As those of byte_stream: they end reads, writes and handshakes, also of a call that waits for another one to
+    /// make the handshake. If a write first needs the rest of a message from the peer (its tickets, a change of keys)
+    /// and no read is under way, it reads that rest itself, as it does in the handshake: then the read deadline ends
+    /// it, too, and of the write deadline the value that it had when the write began to read.
     template <class T>
     void set_deadline(const T& t) {
         network().set_deadline(t);
@@ -335,6 +335,7 @@ public:
     template <class T>
     void set_read_deadline(const T& t) {
         network().set_read_deadline(t);
+        deadline_changed();
     }
     template <class T>
     void set_write_deadline(const T& t) {
@@ -352,6 +353,7 @@ public:
     template <class T>
     void set_read_deadline(const T& t, std::error_code& ec) noexcept {
         network().set_read_deadline(t, ec);
+        deadline_changed();
     }
     template <class T>
     void set_write_deadline(const T& t, std::error_code& ec) noexcept {

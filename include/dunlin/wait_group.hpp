@@ -109,8 +109,8 @@ struct shared_member_guard {
 
 }  // namespace detail
 
-/// A counter that can be waited for until it is zero (Go's sync.WaitGroup). Copies share the counter, so goroutines may
-/// capture it by value.
+/// A counter that can be waited for until it is zero (Go's sync.WaitGroup). Copies share the counter and every
+/// call is const, so goroutines may capture it by value.
 ///
 /// From goroutines and plain threads, in any mix. An add() from zero must happen before the wait() that it concerns.
 class DUNLIN_API wait_group {
@@ -130,9 +130,9 @@ public:
     /// would pass INT32_MAX (Go's limit); then the counter is unchanged.
     /// Order     What happens before an add that brings the counter to zero happens before the return of the waits that
     ///           it ends.
-    void add(int n = 1) { counter_->add(n); }
+    void add(int n = 1) const { counter_->add(n); }
     /// add(-1).
-    void done() { counter_->add(-1); }
+    void done() const { counter_->add(-1); }
 
     /// Waits until the counter is zero. Goroutines started by go() that have not begun run here, on the caller's stack,
     /// when they are the youngest in this processor's queue.
@@ -175,18 +175,18 @@ public:
     /// Adds one, starts a goroutine that runs f() and then does done(). As dunlin::go() otherwise: an exception that
     /// leaves f ends the process. May be called by a member while another goroutine waits.
     template <detail::not_options F>
-    void go(F&& f, std::source_location where = std::source_location::current()) {
+    void go(F&& f, std::source_location where = std::source_location::current()) const {
         static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F>) start(nullptr, where, std::forward<F>(f));
     }
     template <class F>
-    void go(const go_options& options, F&& f, std::source_location where = std::source_location::current()) {
+    void go(const go_options& options, F&& f, std::source_location where = std::source_location::current()) const {
         static_assert(detail::fits<F>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F>) start(&options, where, std::forward<F>(f));
     }
     template <detail::not_options F, class Arg, class... Args>
         requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
-    [[gnu::always_inline]] void go(F&& f, Arg&& arg, Args&&... args) {
+    [[gnu::always_inline]] void go(F&& f, Arg&& arg, Args&&... args) const {
         static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F, Arg, Args...>) {
             start(nullptr, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg),
@@ -195,18 +195,19 @@ public:
     }
     template <class F, class Arg, class... Args>
         requires(!std::same_as<std::decay_t<Arg>, std::source_location>)
-    [[gnu::always_inline]] void go(const go_options& options, F&& f, Arg&& arg, Args&&... args) {
+    [[gnu::always_inline]] void go(const go_options& options, F&& f, Arg&& arg, Args&&... args) const {
         static_assert(detail::fits<F, Arg, Args...>, DUNLIN_DOES_NOT_FIT);
         if constexpr (detail::fits<F, Arg, Args...>) {
             start(&options, std::source_location(), std::forward<F>(f), std::forward<Arg>(arg),
                 std::forward<Args>(args)...);
         }
     }
-    void go(detail::overloaded_function, ...);  // say which one: a lambda that calls it, or a cast; not defined
+    void go(detail::overloaded_function, ...) const;  // say which one: a lambda that calls it, or a cast; not defined
 
 private:
     template <class F, class... Args>
-    [[gnu::always_inline]] void start(const go_options* options, std::source_location where, F&& f, Args&&... args) {
+    [[gnu::always_inline]] void start(
+        const go_options* options, std::source_location where, F&& f, Args&&... args) const {
         using call = detail::call_of<F, Args...>;
         struct member {
             detail::member_mark<detail::group_counter> of;

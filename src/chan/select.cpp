@@ -23,6 +23,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dunlin/select.hpp>
@@ -389,10 +390,24 @@ std::vector<detail::case_base*> prepare_all(std::span<const select_case> cases) 
     for (const select_case& c : cases) {
         list.push_back(c.prepare());
     }
+    detail::check_once(list.data(), list.size());
     return list;
 }
 
 }  // namespace
+
+void detail::check_once(case_base* const* cases, std::size_t count) {
+    bool twice = false;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (cases[i] != nullptr) twice = std::exchange(cases[i]->listed, true) || twice;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        if (cases[i] != nullptr) cases[i]->listed = false;
+    }
+    if (twice) {
+        throw std::invalid_argument("dunlin::select: a case is there twice (copies of a select_case are one case)");
+    }
+}
 
 std::size_t select_loop(std::span<const select_case> cases) {
     const std::vector<detail::case_base*> list = prepare_all(cases);

@@ -369,8 +369,9 @@ void file::sync_data() {
 
 namespace {
 
-// After an error, returns what has been read before it.
-std::string read_all(file& f, std::error_code& ec) {
+// After an error, returns what has been read before it. `read`: read_some() of the file, within the caller's limit.
+template <class Read>
+std::string read_all(file& f, std::error_code& ec, Read read) {
     // some files below /proc report size 0, and give all they have in the first read, or lose the rest
     constexpr std::size_t least_room = 512;
     std::string content;
@@ -378,7 +379,7 @@ std::string read_all(file& f, std::error_code& ec) {
     content.resize(std::max(f.size(ec) + 1, least_room));  // one more, so that the end is seen without growing
     while (!ec) {
         if (content.size() == got) content.resize(2 * got);
-        const std::size_t n = f.read_some(mutable_buffer(content.data() + got, content.size() - got), ec);
+        const std::size_t n = read(mutable_buffer(content.data() + got, content.size() - got));
         if (n == 0) break;
         got += n;
     }
@@ -386,17 +387,35 @@ std::string read_all(file& f, std::error_code& ec) {
     return content;
 }
 
+std::string read_within(file f, std::error_code& ec) {
+    return read_all(f, ec, [&](mutable_buffer b) { return f.read_some(b, ec); });
+}
+std::string read_within(file f, const context& ctx, std::error_code& ec) {
+    return read_all(f, ec, [&](mutable_buffer b) { return f.read_some(b, ctx, ec); });
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path, std::error_code& ec) {
     file f = file::open(path, "r", ec);
-    return ec ? std::string() : read_all(f, ec);
+    return ec ? std::string() : read_within(std::move(f), ec);
+}
+
+std::string read_file(const std::filesystem::path& path, const context& ctx, std::error_code& ec) {
+    file f = file::open(path, "r", ctx, ec);
+    return ec ? std::string() : read_within(std::move(f), ctx, ec);
 }
 
 std::string read_file(const std::filesystem::path& path) {
-    file f = file::open(path);
     std::error_code ec;
-    std::string content = read_all(f, ec);
+    std::string content = read_within(file::open(path), ec);
+    if (ec) throw_for_path("read", path, ec, content.size());
+    return content;
+}
+
+std::string read_file(const std::filesystem::path& path, const context& ctx) {
+    std::error_code ec;
+    std::string content = read_within(file::open(path, "r", ctx), ctx, ec);
     if (ec) throw_for_path("read", path, ec, content.size());
     return content;
 }
@@ -406,10 +425,22 @@ void write_file(const std::filesystem::path& path, const_buffer content, std::er
     if (!ec) f.write_all(content, ec);
 }
 
+void write_file(const std::filesystem::path& path, const_buffer content, const context& ctx, std::error_code& ec) {
+    file f = file::open(path, "w", ctx, ec);
+    if (!ec) f.write_all(content, ctx, ec);
+}
+
 void write_file(const std::filesystem::path& path, const_buffer content) {
     file f = file::open(path, "w");
     std::error_code ec;
     const std::size_t n = f.write_all(content, ec);
+    if (ec) throw_for_path("write", path, ec, n);
+}
+
+void write_file(const std::filesystem::path& path, const_buffer content, const context& ctx) {
+    file f = file::open(path, "w", ctx);
+    std::error_code ec;
+    const std::size_t n = f.write_all(content, ctx, ec);
     if (ec) throw_for_path("write", path, ec, n);
 }
 

@@ -546,9 +546,14 @@ process::result process::run(
 
 process::result process::run(
     std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec) {
+    return run(std::move(command), input, ctx, process_options(), ec);
+}
+
+process::result process::run(std::vector<std::string> command, const_buffer input, const context& ctx,
+    const process_options& options, std::error_code& ec) {
     ec.clear();
     try {
-        return run(std::move(command), input, ctx);
+        return run(std::move(command), input, ctx, options);
     } catch (const std::system_error& e) {
         ec = e.code();
     } catch (const std::invalid_argument&) {

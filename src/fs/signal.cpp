@@ -208,13 +208,21 @@ namespace {
 // `context`: what the first signal cancels, or null.
 receiver<int> list_channel(const char* name, std::span<const int> signals, std::size_t capacity,
                            detail::chan_handle context) {
-    const std::uint64_t set = check(name, signals);
-    auto core = std::make_unique<signal_core>(set, std::make_unique<int[]>(capacity), capacity);
-    core->context = std::move(context);
+    // First: the runtime reads when it starts which signal preempts goroutines.
     if (const int error = fs::begin_watching()) {
         const std::error_code ec = io::system_error_code(error);
         throw io_error(ec, std::string(name) + ": " + detail::cause_text(ec));
     }
+    std::uint64_t set = 0;
+    std::unique_ptr<signal_core> core;
+    try {
+        set = check(name, signals);
+        core = std::make_unique<signal_core>(set, std::make_unique<int[]>(capacity), capacity);
+    } catch (...) {
+        fs::end_watching();
+        throw;
+    }
+    core->context = std::move(context);
     int error = 0, failed;
     {
         park::runtime_section inside;

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <dunlin/detail/atomic.hpp>
@@ -115,7 +116,12 @@ io_descriptor* watch_accepted(
         if (!is_shortage(ec.value())) break;
         say_shortage(ec.value());
         if (!io::may_go_on(d, direction::read, limit, ec) || !io::may_wait(limit, ec)) break;
-        wait_out_shortage(d, limit, shortage.next_ns(), where);
+        try {
+            wait_out_shortage(d, limit, shortage.next_ns(), where);
+        } catch (const std::bad_alloc&) {
+            netpoll::close_number(fd);
+            throw;
+        }
     }
     netpoll::close_number(fd);
     return nullptr;

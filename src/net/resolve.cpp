@@ -104,6 +104,13 @@ std::vector<address> any_address(int family, std::uint16_t port) {
     return {v6, v4};  // a machine without IPv6 listens at its other addresses
 }
 
+// A socket listens at one address. Of those of a name this is the first of IPv4, as with Go: clients that know no other
+// family try it. Datagrams to "localhost" go there too, since nothing tells their sender that no socket has them.
+std::vector<address> in_order(std::vector<address> all, bool by_family) {
+    if (by_family) std::stable_partition(all.begin(), all.end(), [](const address& a) { return a.is_ipv4(); });
+    return all;
+}
+
 // In a simulation only its own hosts have names.
 std::vector<address> host_of_simulation(
     netpoll::simulated_sockets& s, int family, std::string_view name, std::uint16_t port, std::error_code& ec) {
@@ -170,7 +177,7 @@ std::vector<address> addresses_of(
     const std::uint16_t port = ec ? std::uint16_t{0} : port_of(n, port_text, ec);
     if (ec) return {};
     if (host.empty()) return passive ? any_address(n.family, port) : this_machine(n.family, port);
-    if (is_localhost(host)) return this_machine(n.family, port);
+    if (is_localhost(host)) return in_order(this_machine(n.family, port), passive || n.type == SOCK_DGRAM);
     const auto number = parse_ip(host, port, AF_UNSPEC, ec);
     if (ec) return {};
     if (number) {
@@ -185,7 +192,7 @@ std::vector<address> addresses_of(
         return host_of_simulation(*s, n.family, host, port, ec);
     answer a = look_up({n.family, n.type, passive, std::move(host), std::to_string(port)}, limit);
     ec = a.error;
-    return std::move(a.addresses);
+    return in_order(std::move(a.addresses), passive);
 }
 
 std::vector<address> resolve(std::string_view network_name, std::string_view text, std::error_code& ec) {

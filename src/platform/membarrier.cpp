@@ -1,5 +1,8 @@
 #include "platform/membarrier.h"
 
+#include <dunlin/detail/atomic.hpp>
+
+#include "platform/check.h"
 #include "platform/environment.h"
 #include "platform/syscall.h"
 
@@ -24,8 +27,24 @@ void init_barriers(bool allow) noexcept {
     init_barriers(environment_text("DUNLIN_BARRIERS") != "symmetric");
 }
 
+// The runtime has started: no other kind of barrier may be chosen any more.
+static atomic<bool> chosen{false};
+
+void choose_barriers() noexcept {
+    if (asymmetric_barriers && raw_syscall(SYS_membarrier, private_expedited) != 0) asymmetric_barriers = false;
+    chosen.store(true, std::memory_order_relaxed);
+}
+
 void make_heavy_barrier() noexcept {
-    if (asymmetric_barriers) raw_syscall(SYS_membarrier, private_expedited);
+    if (asymmetric_barriers && raw_syscall(SYS_membarrier, private_expedited) != 0) {
+        if (!chosen.load(std::memory_order_relaxed)) {
+            asymmetric_barriers = false;
+            return __sync_synchronize();
+        }
+        fatal("the kernel refuses membarrier, which it allowed when the runtime started: a seccomp filter was "
+              "installed since then. Install it before the runtime starts, or allow membarrier in it, or start the "
+              "program with DUNLIN_BARRIERS=symmetric");
+    }
     __sync_synchronize();
 }
 

@@ -20,13 +20,19 @@
 
 namespace dunlin::inline v0_1::platform {
 
-// True when the kernel does the work. Set before the first constructor of the program that can call the library, and
-// constant from then on: a plain bool, one instruction less in each light_barrier() than an atomic one.
+// True when the kernel does the work. Set before the first constructor of the program that can call the library, chosen
+// once more when the runtime starts, and constant from then on: a plain bool, one instruction less in each
+// light_barrier() than an atomic one.
 DUNLIN_HIDDEN extern bool asymmetric_barriers;
 
 // Registers the process. Called automatically when the program (or the library) is loaded; `allow` is false if
 // DUNLIN_BARRIERS=symmetric. For tests: `false` forces the symmetric form; no other thread may use the library then.
 void init_barriers(bool allow = true) noexcept;
+
+// Called when the runtime starts: a program that limits itself may have installed a seccomp filter since it was loaded.
+// (So may one whose threads use locks of this library before that, or without it: where one of them is in the midst of
+// a lock when another one is refused first, a wake-up may be missed.)
+void choose_barriers() noexcept;
 
 // Stands after the flag's store and before the load that must not pass it.
 inline void light_barrier(const std::source_location& where = std::source_location::current()) noexcept {

@@ -196,6 +196,11 @@ signal_source source_of(const siginfo_t& info) noexcept {
     return plain || without_info ? signal_source::unknown : signal_source::program;
 }
 
+std::uintptr_t new_thread_mark() noexcept {
+    static atomic<std::uintptr_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 bool is_main_thread() noexcept { return raw_syscall(SYS_gettid) == raw_syscall(SYS_getpid); }
 
 namespace {
@@ -497,8 +502,10 @@ std::uint64_t thread_sleeps(pid_t tid) noexcept {
     path << "/proc/self/task/" << static_cast<int>(tid) << "/status" << std::string_view("\0", 1);
     char text[4096];
     read_proc(path.view().data(), text, sizeof text);
+    // No descriptor is left, or there is no /proc: the same each time, and unlike any number that was read.
+    constexpr std::uint64_t unknown = std::uint64_t{1} << 63;
     const char* line = std::strstr(text, "\nvoluntary_ctxt_switches:");
-    return line ? std::strtoull(line + 25, nullptr, 10) : 0;
+    return line != nullptr ? std::strtoull(line + 25, nullptr, 10) : unknown;
 }
 
 thread_use this_thread_use() noexcept {

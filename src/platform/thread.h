@@ -51,11 +51,14 @@ void remember_signal_mask(std::span<const int> unblocked) noexcept;
 bool blocks_more_than_usual(const sigset_t& mask) noexcept;
 
 pid_t thread_id() noexcept;
-// A number that no other thread has as long as this one lives.
+// A number that no other thread has or has had. (An address of the thread's would come back with another thread, and
+// what the first one has left locked would be that one's.)
+std::uintptr_t new_thread_mark() noexcept;
 inline std::uintptr_t thread_mark() noexcept {
     if (simulation* s = simulation_here()) return static_cast<std::uintptr_t>(s->thread_id());
-    static thread_local char here;
-    return reinterpret_cast<std::uintptr_t>(&here);
+    static thread_local std::uintptr_t mark = 0;
+    if (mark == 0) [[unlikely]] mark = new_thread_mark();
+    return mark;
 }
 
 // The calling thread goes behind the threads that wait for its CPU.

@@ -247,11 +247,9 @@ std::size_t arena::guard_by(platform::guard_kind kind, std::span<slot* const> sl
     return done;
 }
 
-// A guard of this kind splits a mapping in three, which makes two more. Some mappings are left to the program and its
-// libraries.
+// A guard of this kind splits a mapping in three, which makes two more, and they are never given back.
 std::size_t arena::take_mprotect_budget(std::size_t want) noexcept {
-    constexpr std::size_t left_to_others = 2000;
-    static const std::size_t limit = (std::max(platform::max_map_count(), left_to_others) - left_to_others) / 2;
+    static const std::size_t all = platform::max_map_count(), limit = (all - std::min(all / 2, mappings_left)) / 2;
     // Relaxed: a number that guards no data.
     std::size_t used = guards_by_mprotect_.load(std::memory_order_relaxed);
     std::size_t got;

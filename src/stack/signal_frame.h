@@ -91,8 +91,8 @@ private:
 
 // The signal has ended a system call that had just begun to sleep: some then end with EINTR, whatever SA_RESTART says.
 // Nothing has happened yet, so the call is made again when the handler returns. Its number is gone from the frame, but
-// stands before the syscall instruction in libc. On CPUs other than x86-64 the first argument is gone too: nothing can
-// be done.
+// stands before the syscall instruction in libc, until glibc 2.40. On CPUs other than x86-64 the first argument is gone
+// too. Where the number or the argument is gone, nothing can be done.
 inline void repeat_interrupted_call(void* handler_context) noexcept {
 #if defined(__x86_64__)
     auto& registers = static_cast<ucontext_t*>(handler_context)->uc_mcontext.gregs;
@@ -132,15 +132,19 @@ inline void repeat_interrupted_call(void* handler_context) noexcept {
 }
 
 // The signal has ended a sleep of libc's nanosleep or clock_nanosleep (usleep() and std::this_thread::sleep_for() call
-// them), in which libc holds no lock. To be asked before repeat_interrupted_call().
-inline bool interrupts_sleep_of_libc(const void* handler_context) noexcept {
+// them), in which libc holds no lock. To be asked before repeat_interrupted_call(). `seen_asleep`: the thread was in
+// such a sleep just before the signal was sent. From glibc 2.41 on (and with musl) that is all that is known on x86-64:
+// its calls share one syscall instruction, before which stands no number.
+inline bool interrupts_sleep_of_libc(const void* handler_context, bool seen_asleep) noexcept {
     const mcontext_t& registers = static_cast<const ucontext_t*>(handler_context)->uc_mcontext;
     long number = -1;
 #if defined(__x86_64__)
     const auto* pc = reinterpret_cast<const unsigned char*>(registers.gregs[REG_RIP]);
-    if (registers.gregs[REG_RAX] != -EINTR || pc[-2] != 0x0f || pc[-1] != 0x05 || pc[-7] != 0xb8) return false;
+    if (registers.gregs[REG_RAX] != -EINTR || pc[-2] != 0x0f || pc[-1] != 0x05) return false;
+    if (pc[-7] != 0xb8) return seen_asleep;
     number = pc[-6] | pc[-5] << 8 | pc[-4] << 16 | pc[-3] << 24;
 #elif defined(__aarch64__)
+    static_cast<void>(seen_asleep);
     constexpr std::uint32_t svc_0 = 0xd4000001;
     if (static_cast<long>(registers.regs[0]) != -EINTR) return false;
     if (reinterpret_cast<const std::uint32_t*>(registers.pc)[-1] != svc_0) return false;

@@ -12,7 +12,8 @@
 //                off; unlock, wake
 // Proof      R2, R3, A2 and A3 are those of park/parking_lot.h. R1 is for the order: with a queue, permits never become
 //            visible to callers that did not queue.
-// Lifetime   The raise in R1 and R2 is the last access to the object by a release that has not found a waiter.
+// Lifetime   The raise in R1 and R2 is the last access to the object by a release that has not found a waiter, and the
+//            unlock of the bucket by one that has.
 // Tests      tests/sync/semaphore_test.cpp
 #include <dunlin/semaphore.hpp>
 
@@ -58,30 +59,30 @@ bool semaphore_core::try_raise(std::ptrdiff_t n, std::ptrdiff_t most) noexcept {
     return true;
 }
 
-void semaphore_core::throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most) const {
+// Of the object it knows what the caller has read: a waiter that has been woken by now may have destroyed it.
+void semaphore_core::throw_too_many(std::ptrdiff_t n, std::ptrdiff_t most, std::ptrdiff_t have) {
     if (n < 0) throw std::invalid_argument("dunlin::counting_semaphore::release: " + std::to_string(n) + " permits");
-    throw std::overflow_error(
-        "dunlin::counting_semaphore::release: " + std::to_string(permits_.load(std::memory_order_relaxed)) +
-        " permits and " + std::to_string(n) + " more are more than max(), " + std::to_string(most));
+    throw std::overflow_error("dunlin::counting_semaphore::release: " + std::to_string(have) + " permits and " +
+                              std::to_string(n) + " more are more than max(), " + std::to_string(most));
 }
 
 void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
-    if (n < 0 || n > most) throw_too_many(n, most);
+    if (n < 0 || n > most) throw_too_many(n, most, permits_.load(std::memory_order_relaxed));
     park::lot_bucket& b = park::bucket_of(this);
     if (b.waiting.load(std::memory_order_relaxed) != 0) return release_to_waiters(b, n, most);
-    if (!try_raise(n, most)) throw_too_many(n, most);                    // R2
+    if (!try_raise(n, most)) throw_too_many(n, most, permits_.load(std::memory_order_relaxed));  // R2
     if (b.waiting.load(std::memory_order_seq_cst) != 0) hand_out(this);  // R3
 }
 
 // R1. Not inlined: it saves registers that the path without waiters does not need.
 [[gnu::noinline]] void semaphore_core::release_to_waiters(park::lot_bucket& b, std::ptrdiff_t n, std::ptrdiff_t most) {
     if (n == 1) {
-        if (!release_one(b, most)) throw_too_many(n, most);
+        if (!release_one(b, most)) throw_too_many(n, most, permits_.load(std::memory_order_relaxed));
         return;
     }
     park::runtime_section inside;
     park::wake_chain chain;
-    std::ptrdiff_t given = 0;
+    std::ptrdiff_t given = 0, have = 0;
     b.lock.lock();
     while (n != 0) {
         lot_node* const first = b.pop_claimed(this);
@@ -90,10 +91,10 @@ void semaphore_core::release(std::ptrdiff_t n, std::ptrdiff_t most) {
         --n;
         ++given;
     }
-    const bool fits = n == 0 || settle(n, given, most);
+    const bool fits = n == 0 || settle(n, given, most, have);
     b.lock.unlock();
     park::wake_all(chain.first());
-    if (!fits) throw_too_many(n + given, most);
+    if (!fits) throw_too_many(n + given, most, have);
 }
 
 // R1 for one permit, which is the common release: one waiter, woken without a chain, inside the runtime all the way.
@@ -102,7 +103,8 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
     park::runtime_section inside;
     b.lock.lock();
     lot_node* const first = b.pop_claimed(this);
-    const bool fits = first != nullptr || settle(1, 0, most);
+    std::ptrdiff_t have = 0;
+    const bool fits = first != nullptr || settle(1, 0, most, have);
     b.lock.unlock();
     if (first != nullptr) first->owner->wake_from(inside.machine());
     return fits;
@@ -111,9 +113,10 @@ bool semaphore_core::release_one(park::lot_bucket& b, std::ptrdiff_t most) noexc
 // Under the bucket's lock: `given` permits of this release have gone to waiters, `left` more become visible to all.
 // False: that would be too many, because another release has just raised the permits and has not found these waiters
 // yet (it is between its R2 and R3). Then the waiters have their permits from that release, as if by its R4, and this
-// release has changed nothing.
-bool semaphore_core::settle(std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most) noexcept {
-    std::ptrdiff_t have = permits_.load(std::memory_order_relaxed);
+// release has changed nothing. `have`: how many there were.
+bool semaphore_core::settle(
+    std::ptrdiff_t left, std::ptrdiff_t given, std::ptrdiff_t most, std::ptrdiff_t& have) noexcept {
+    have = permits_.load(std::memory_order_relaxed);
     for (;;) {
         const bool fits = have <= most - left;
         // Sequentially consistent as in R2: a waiter that queues afterwards sees it in A3.

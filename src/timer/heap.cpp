@@ -102,6 +102,7 @@ void timer_heap::publish_earliest() noexcept {
 bool timer_heap::insert(timer_entry* t) {
     heap_guard guard(lock_);
     if (DUNLIN_UNLIKELY(entries_.size() == entries_.capacity())) make_room_for(entries_.size() + 1);
+    if (t->when_ns < first_moment) t->when_ns = first_moment;
     entries_.push_back({t->when_ns, t});
     t->heap.store(this, std::memory_order_release);
     t->armed.store(true, std::memory_order_relaxed);

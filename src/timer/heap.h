@@ -26,8 +26,12 @@ namespace dunlin::inline v0_1::timers {
 
 class timer_heap;
 
+// What is due earlier is due then, long ago: 0 stands for "no timer" wherever a deadline is passed on, and the time
+// that is left until a negative one might not fit.
+inline constexpr std::int64_t first_moment = 1;
+
 struct timer_entry {
-    std::int64_t when_ns = 0;            // constant while in a heap
+    std::int64_t when_ns = 0;            // constant while in a heap, and not before first_moment
     bool (*claim)(timer_entry*) noexcept = nullptr;  // constant; null: always true
     void (*fire)(timer_entry*) noexcept = nullptr;   // constant
     platform::atomic<timer_heap*> heap{nullptr};  // written under the heap's lock, or both when it moves

@@ -1,5 +1,6 @@
 // The forms of select(): handlers that take a T, lists, and loops that a handler leaves; and elements whose move or
 // copy may throw.
+#include <any>
 #include <array>
 #include <functional>
 #include <mutex>
@@ -503,6 +504,72 @@ TEST_P(ThrowingElements, NothingIsLostOrDoubled) {
             for (const auto& n : got) ASSERT_EQ(n, 1);
         });
     }
+}
+
+// Anything can be made a std::any, a std::optional<std::any> too.
+TEST_P(SelectForms, AHandlerThatTakesAnAnyGetsTheValue) {
+    run([] {
+        dunlin::chan<std::any> c(4);
+        dunlin::broadcast<std::any> b(4);
+        auto r = b.subscribe();
+        for (int i = 1; i <= 3; ++i) c.send(std::any(i));
+        b.send(std::any(7));
+        int sum = 0;
+        select(on_recv(c, [&](std::any v) { sum += std::any_cast<int>(v); }));
+        select(on_recv(c, [&](const std::any& v) { sum += std::any_cast<int>(v); }));
+        select(on_recv(c, [&](std::optional<std::any> v) { sum += std::any_cast<int>(*v); }));
+        select(on_recv(r, [&](std::any v) { sum += std::any_cast<int>(v); }));
+        EXPECT_EQ(sum, 13);
+        c.close();
+        EXPECT_THROW(select(on_recv(c, [](std::any) {})), dunlin::channel_closed);
+        bool ended = false;
+        select(on_recv(c, [&](std::optional<std::any> v) { ended = !v; }));
+        EXPECT_TRUE(ended);
+    });
+}
+
+// A case that is kept looks at the variable each time.
+TEST_P(SelectForms, AVariableOfAKeptCaseMayReferToAnotherChannel) {
+    run([] {
+        dunlin::chan<int> c(1), d(1);
+        c.send(1);
+        int got = 0;
+        auto receive = on_recv(c, [&](std::optional<int> v) {
+            got = got * 10 + *v;
+            c = d;
+        });
+        select(receive);  // that was the last handle of the first channel
+        d.send(2);
+        select(receive);
+        EXPECT_EQ(got, 12);
+        auto send = on_send(c, 3);
+        c = dunlin::chan<int>(1);
+        select(send);
+        EXPECT_EQ(*c.recv(), 3);
+        EXPECT_EQ(d.len(), 0u);
+    });
+}
+
+TEST_P(SelectForms, AVectorMayBeMadeOfCasesInBraces) {
+    run([] {
+        dunlin::chan<int> a(1), b(1);
+        int got = 0;
+        std::vector<dunlin::select_case> cases{
+            on_recv(a, [&](std::optional<int> v) { got = *v; }), on_send(b, 7), on_recv(dunlin::chan<int>::nil())};
+        const std::vector<dunlin::select_case> same = cases;
+        EXPECT_EQ(select(cases), 1u);
+        EXPECT_EQ(*b.recv(), 7);
+        a.send(5);
+        b.send(0);
+        EXPECT_EQ(select(same), 0u);
+        EXPECT_EQ(got, 5);
+        cases.push_back(same[0]);
+        EXPECT_THROW(select(cases), std::invalid_argument) << "one case twice";
+        EXPECT_THROW(select(cases[0], same[0]), std::invalid_argument);
+        cases.pop_back();
+        a.send(6);
+        EXPECT_EQ(select(cases), 0u) << "which changes nothing";
+    });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Programs with one processor and a goroutine that keeps it, started with one setting or another.
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <malloc.h>
+#include <mutex>
 #include <poll.h>
 #include <pthread.h>
 #include <sstream>
@@ -13,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 
@@ -309,6 +312,70 @@ int no_more_threads() {
     return 0;
 }
 
+// Each holds a lock that all wait for, while its processor is taken, and enters the runtime by a call that never waits.
+int locks_without_threads() {
+    dunlin::run({.max_procs = 2}, [] {
+        dunlin::wait_group first;
+        for (int i = 0; i < 4; ++i) first.go([] { usleep(20'000); });
+        first.wait();
+        support::forbid_threads();
+        std::mutex m;
+        dunlin::chan<int> c(1);
+        int count = 0;
+        dunlin::wait_group done;
+        for (int i = 0; i < 300; ++i) {
+            done.go([&] {
+                const std::lock_guard hold(m);
+                usleep(2'000);
+                static_cast<void>(c.try_send(1));
+                ++count;
+            });
+        }
+        done.wait();
+        std::printf("count %d\n", count);
+    });
+    return 0;
+}
+
+// The program limits itself when it is loaded and the runtime has not begun: it goes on with barriers of its own.
+int barriers_refused_before() {
+    support::refuse_calls(SYS_membarrier, SYS_membarrier, EPERM);
+    dunlin::mutex m;
+    int guarded = 0;
+    const auto count = [&] {
+        for (int k = 0; k < 20'000; ++k) {
+            const std::lock_guard hold(m);
+            ++guarded;
+        }
+    };
+    // Plain threads, before the runtime runs.
+    std::thread first(count), second(count);
+    first.join();
+    second.join();
+    dunlin::run({.max_procs = 2}, [&] {
+        dunlin::wait_group done;
+        for (int i = 0; i < 6; ++i) done.go(count);
+        done.wait();
+    });
+    std::printf("count %d\n", guarded);
+    return 0;
+}
+
+// When it runs already, there is no going on.
+int barriers_refused_later() {
+    constexpr int private_expedited = 1 << 3;
+    if (syscall(SYS_membarrier, private_expedited, 0, 0) != 0) return 77;  // not used
+    dunlin::run({.max_procs = 2}, [] {
+        support::refuse_calls(SYS_membarrier, SYS_membarrier, EPERM);
+        dunlin::wait_group done;
+        for (int i = 0; i < 100; ++i) done.go([] { usleep(20'000); });
+        done.wait();
+        dunlin::sleep_for(1s);
+    });
+    std::printf("ran\n");
+    return 0;
+}
+
 std::size_t address_space_bytes() {
     std::size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
@@ -428,6 +495,9 @@ constexpr support::scenario all[] = {
     {"own_handler_after", own_handler_after},
     {"own_handler_after_another_signal", own_handler_after_another_signal},
     {"no_more_threads", no_more_threads},
+    {"locks_without_threads", locks_without_threads},
+    {"barriers_refused_before", barriers_refused_before},
+    {"barriers_refused_later", barriers_refused_later},
     {"threads_come_back", threads_come_back},
     {"idle_after_hand_offs", idle_after_hand_offs},
 };

@@ -1,10 +1,12 @@
 // Programs that start with one setting or another in their environment.
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <span>
+#include <stdexcept>
 #include <sys/mman.h>
 
 #include <dunlin/dunlin.hpp>
@@ -36,6 +38,19 @@ int show() {
         const auto s = dunlin::runtime::stats();
         std::printf("max_procs %u\nguards %s\n", s.max_procs, s.stack_guards.c_str());
     });
+    return 0;
+}
+
+// What is asked for before the runtime runs: the signal that preempts goroutines is refused, and another one is not.
+int signals_before_the_start() {
+    for (const int signal : {SIGURG, SIGUSR1}) {
+        try {
+            const auto channel = dunlin::signal_channel(signal);
+            std::printf("%d\n", signal);
+        } catch (const std::invalid_argument&) {
+            std::printf("not %d\n", signal);
+        }
+    }
     return 0;
 }
 
@@ -102,6 +117,7 @@ int idle_with_ten_thousand() {
 constexpr support::scenario all[] = {
     {"many_goroutines", many_goroutines},
     {"show", show},
+    {"signals_before_the_start", signals_before_the_start},
     {"busy_for_a_second", busy_for_a_second},
     {"idle_for_a_second", idle_for_a_second},
     {"idle_with_ten_thousand", idle_with_ten_thousand},

@@ -93,6 +93,11 @@ TEST_F(Settings, StackGuardsCanBeChosen) {
     EXPECT_NE(start({{"DUNLIN_STACK_GUARD", "none"}}).out.find("guards none"), std::string::npos);
 }
 
+TEST_F(Settings, TheSignalThatPreemptsIsKnownBeforeTheRuntimeRuns) {
+    EXPECT_EQ(start({}, "signals_before_the_start").out, "not 23\n10\n");
+    EXPECT_EQ(start({{"DUNLIN_PREEMPTION_SIGNAL", "10"}}, "signals_before_the_start").out, "23\nnot 10\n");
+}
+
 TEST_F(Settings, StackSizesAreReadWithUnits) {
     for (const char* size : {"65536", "64K", "64k", "64KiB", "1M", "1MB", "240K"}) {
         const auto r = start({{"DUNLIN_STACK_SIZE", size}}, "many_goroutines");

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <functional>
 #include <sys/stat.h>
 
 #include <dunlin/fs.hpp>
@@ -88,6 +89,13 @@ TEST_F(FsForms, FilesHaveBoth) {
             std::errc::is_a_directory);
         EXPECT_EQ(
             error_of([&](std::error_code& ec) { dunlin::fs::write_file(dir_, "new", ec); }), std::errc::is_a_directory);
+        const dunlin::context live = dunlin::with_cancel(dunlin::context::background());
+        const std::filesystem::path last = dir_ / "last";
+        EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(file::open(last, "w", 0600, ec)); }), std::error_code());
+        EXPECT_EQ(std::filesystem::status(last).permissions(), std::filesystem::perms(0600));
+        EXPECT_EQ(
+            error_of([&](std::error_code& ec) { EXPECT_TRUE(file::open(last, open_mode::read, live, 0600, ec)); }),
+            std::error_code());
         char c[4];
         EXPECT_EQ(f.pread(c, sizeof c, 1), 2u);
         f.close();
@@ -121,7 +129,29 @@ TEST_F(FsForms, OpeningAFifoEndsWithAContext) {
         close(writes);
         support::eventually([&] { return open(path.c_str(), O_WRONLY | O_NONBLOCK) < 0; });
 
+        for (const auto& whole : {std::function<void(std::error_code&)>(
+                 [&](std::error_code& ec) { EXPECT_EQ(dunlin::fs::read_file(path, limit, ec), ""); }),
+                 std::function<void(std::error_code&)>(
+                     [&](std::error_code& ec) { dunlin::fs::write_file(path, "x", limit, ec); })}) {
+            EXPECT_EQ(error_of(whole), dunlin::errc::deadline_exceeded);
+        }
+        EXPECT_THROW(dunlin::fs::read_file(path, limit), dunlin::context_cancelled);
+        EXPECT_THROW(dunlin::fs::write_file(path, "x", limit), dunlin::context_cancelled);
+        // One that is open at its other end, and from which nothing comes.
+        const int both = open(path.c_str(), O_RDWR);
+        const auto in_time = [] { return dunlin::with_timeout(dunlin::context::background(), 10ms); };
+        EXPECT_THROW(dunlin::fs::read_file(path, in_time()), dunlin::context_cancelled);
+        EXPECT_EQ(error_of([&](std::error_code& ec) { dunlin::fs::read_file(path, in_time(), ec); }),
+            dunlin::errc::deadline_exceeded);
+        const std::string much(1 << 20, 'x');  // more than a FIFO takes
+        EXPECT_EQ(error_of([&](std::error_code& ec) { dunlin::fs::write_file(path, much, in_time(), ec); }),
+            dunlin::errc::deadline_exceeded);
+        EXPECT_THROW(dunlin::fs::write_file(path, much, in_time()), dunlin::context_cancelled);
+        close(both);
+
         const auto live = dunlin::with_cancel(dunlin::context::background());
+        dunlin::fs::write_file(dir_ / "g", "all", live);
+        EXPECT_EQ(dunlin::fs::read_file(dir_ / "g", live), "all");
         EXPECT_TRUE(file::open(dir_ / "f", "w", live));
         EXPECT_EQ(code_of([&] { file::open(dir_ / "f", "rx", live); }), std::errc::invalid_argument);
         EXPECT_EQ(error_of([&](std::error_code& ec) { file::open(dir_ / "none", "r", live, ec); }),
@@ -158,6 +188,13 @@ TEST_F(FsForms, ProcessesHaveBoth) {
             std::errc::no_such_file_or_directory);
         EXPECT_EQ(error_of([&](std::error_code& e) { process::run({"cat"}, "x", limit, e); }),
             dunlin::errc::deadline_exceeded);
+        const dunlin::process_options here{.directory = "/"};
+        const dunlin::context live = dunlin::with_cancel(dunlin::context::background());
+        EXPECT_EQ(error_of([&](std::error_code& e) { EXPECT_EQ(process::run({"pwd"}, here, e).output, "/\n"); }),
+            std::error_code());
+        EXPECT_EQ(error_of([&](std::error_code& e) { EXPECT_EQ(process::run({"pwd"}, "", live, here, e).output, "/\n"); }),
+            std::error_code());
+        EXPECT_EQ(error_of([&](std::error_code& e) { process::run({"cat"}, limit, e); }), dunlin::errc::deadline_exceeded);
     });
 }
 

@@ -1,4 +1,5 @@
-// fuzz.cpp - random programs over the whole vocabulary, each checked by the oracle (story.h, play.h, oracle.h).
+// fuzz.cpp - random programs over the vocabulary (the verbs of story.h), each checked by the oracle (play.h, words.h,
+// oracle.h).
 //
 //   fuzz [--seconds S | --seeds N] [--first SEED] [--procs P] [--patience S] [--plant FAULT]
 //   fuzz --seed SEED [--rounds N] [--without NAMES] [--names] ...

@@ -28,7 +28,8 @@ namespace fuzz {
     X(none) X(duplicate) X(lose) X(lose_on_time_out) X(send_after_time_out) X(reorder) X(overfull)                    \
     X(swallow_wake_up) X(no_exclusion) X(reader_beside_writer) X(permit_lost_on_time_out) X(permit_invented)          \
     X(lock_kept_on_cancel) X(early_time_out) X(early_sleep) X(cancelled_for_nothing) X(once_twice) X(timer_twice)     \
-    X(barrier_open) X(child_forgotten) X(exception_forgotten)
+    X(barrier_open) X(child_forgotten) X(exception_forgotten) X(last_value_lost) X(broadcast_lost) X(news_lost)       \
+    X(flight_twice) X(retried_after_all) X(result_lost)
 
 enum class plant : std::uint8_t {
 #define FUZZ_PLANT(name) name,
@@ -395,6 +396,24 @@ private:
     dunlin::counting_semaphore<> s_;
 };
 
+// A writer takes all permits, and a reader one of them.
+class weighted_guard : public guard {
+public:
+    status take(bool shared, const limit& l) override {
+        const std::ptrdiff_t n = shared ? 1 : all;
+        return limited(
+            l, [&] { return s_.acquire(n), status::ok; },
+            [&](const auto& ctx) { return s_.acquire(n, ctx), status::ok; },
+            [&](auto d) { return s_.try_acquire_for(n, d) ? status::ok : status::timed_out; });
+    }
+    void give(bool shared) override { s_.release(shared ? 1 : all); }
+    bool is_whole() override { return s_.try_acquire(all) && !s_.try_acquire() && (s_.release(all), true); }
+
+private:
+    static constexpr std::ptrdiff_t all = 3;
+    dunlin::weighted_semaphore s_{all};
+};
+
 class faulty_guard : public guard {
 public:
     faulty_guard(std::unique_ptr<guard> good, plant p) : good_(std::move(good)), plant_(p) {}
@@ -433,13 +452,15 @@ inline std::unique_ptr<guard> make_guard(const guard_of& g, plant p) {
     case guard_kind::shared_mutex: made = std::make_unique<shared_lock_guard>(); break;
     case guard_kind::std_mutex: return std::make_unique<std_lock>();
     case guard_kind::semaphore: made = std::make_unique<semaphore_guard>(g.permits); break;
+    case guard_kind::weighted: made = std::make_unique<weighted_guard>(); break;
     }
     // A lock of one holder would report the misuse that some of these faults are, before the oracle sees it.
     const bool for_semaphores =
         p == plant::no_exclusion || p == plant::permit_lost_on_time_out || p == plant::permit_invented;
     const bool wanted = (for_semaphores && g.kind == guard_kind::semaphore) ||
                         (p == plant::lock_kept_on_cancel && g.kind == guard_kind::mutex) ||
-                        (p == plant::reader_beside_writer && g.kind == guard_kind::shared_mutex);
+                        (p == plant::reader_beside_writer &&
+                            (g.kind == guard_kind::shared_mutex || g.kind == guard_kind::weighted));
     return wanted ? std::make_unique<faulty_guard>(std::move(made), p) : std::move(made);
 }
 

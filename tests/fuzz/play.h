@@ -18,6 +18,7 @@
 #include "fuzz/objects.h"
 #include "fuzz/oracle.h"
 #include "fuzz/story.h"
+#include "fuzz/words.h"
 
 namespace fuzz {
 
@@ -187,6 +188,12 @@ private:
         case verb::promise: return promise(s);
         case verb::latch: return latch(s);
         case verb::barrier: return barrier(s);
+        case verb::watch: return play_watch(scene_of(s));
+        case verb::broadcast: return play_broadcast(scene_of(s));
+        case verb::notify: return play_notify(scene_of(s));
+        case verb::singleflight: return play_singleflight(scene_of(s));
+        case verb::retry: return play_retry(scene_of(s));
+        case verb::task_set: return play_task_set(scene_of(s));
         }
     }
 
@@ -397,6 +404,11 @@ private:
 
     // ---- children ----
 
+    scene scene_of(const step& s) {
+        return {s, verdict_, plant_, [this, &s](std::size_t i) { child(s, i); },
+            [this, &s] { return limit_for(s.limit); },
+            [this, &s](time_point begin, status ended) { checked(s, begin, ended); }};
+    }
     void child(const step& s, std::size_t i) {
         role me{s.first_child + static_cast<unsigned>(i), {}};
         play(s.children[i], me);

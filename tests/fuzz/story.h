@@ -49,13 +49,16 @@ private:
 #define FUZZ_VERBS(X)                                                                                                 \
     X(send) X(recv) X(try_send) X(try_recv) X(select) X(close) X(hold) X(share) X(cancel) X(await) X(sleep) X(yield)  \
     X(burn) X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group) X(promise) X(latch)          \
-    X(barrier)
+    X(barrier) X(watch) X(broadcast) X(notify) X(singleflight) X(retry) X(task_set)
 
 enum class verb : std::uint8_t {
 #define FUZZ_VERB(name) name,
     FUZZ_VERBS(FUZZ_VERB)
 #undef FUZZ_VERB
 };
+#define FUZZ_VERB(name) +1
+inline constexpr unsigned verbs = 0 FUZZ_VERBS(FUZZ_VERB);
+#undef FUZZ_VERB
 
 inline const char* word(verb v) {
     constexpr const char* words[] = {
@@ -67,7 +70,7 @@ inline const char* word(verb v) {
 }
 
 enum class line_kind : std::uint8_t { channel, queue, pipe };
-enum class guard_kind : std::uint8_t { mutex, recursive_mutex, shared_mutex, std_mutex, semaphore };
+enum class guard_kind : std::uint8_t { mutex, recursive_mutex, shared_mutex, std_mutex, semaphore, weighted };
 enum class limit_kind : std::uint8_t { none, context, time };
 
 struct limit_of {
@@ -82,7 +85,7 @@ struct step {
     unsigned amount = 0;   // microseconds, and whatever the verb says
     limit_of limit = {};
     std::vector<step> body = {};                   // of hold and share; the cases of select
-    std::vector<std::vector<step>> children = {};  // of wait_group, tasks, task_group, promise, latch, barrier
+    std::vector<std::vector<step>> children = {};  // of wait_group and what comes after it
     unsigned first_child = 0;                      // the children's numbers as senders begin here
 };
 
@@ -152,7 +155,7 @@ private:
     void draw_guard() {
         constexpr guard_kind kinds[] = {guard_kind::mutex, guard_kind::mutex, guard_kind::recursive_mutex,
             guard_kind::shared_mutex, guard_kind::shared_mutex, guard_kind::std_mutex, guard_kind::semaphore,
-            guard_kind::semaphore};
+            guard_kind::semaphore, guard_kind::weighted};
         s_.guards.push_back({r_.any(kinds), r_.from_to(1, 3)});
     }
     void draw_context() {
@@ -182,7 +185,7 @@ private:
 
     step draw_step(unsigned lowest, unsigned depth) {
         for (;;) {
-            step s{static_cast<verb>(r_.below(static_cast<unsigned>(verb::barrier) + 1))};
+            step s{static_cast<verb>(r_.below(verbs))};
             s.id = ++ids_;
             if (fill(s, lowest, depth)) return s;
         }
@@ -252,7 +255,8 @@ private:
         if (lowest == guards) return false;
         s.object = r_.from_to(lowest, guards - 1);
         const guard_kind k = s_.guards[s.object].kind;
-        if (k != guard_kind::shared_mutex && s.what == verb::share) s.what = verb::hold;
+        const bool is_shared = k == guard_kind::shared_mutex || k == guard_kind::weighted;
+        if (!is_shared && s.what == verb::share) s.what = verb::hold;
         if (k == guard_kind::std_mutex) {  // its holder must not leave its thread
             step c{verb::burn};
             c.amount = r_.below(50);
@@ -328,7 +332,8 @@ inline void print(std::ostream& out, const std::vector<step>& steps, unsigned de
 
 inline std::string to_string(const story& s) {
     constexpr const char* lines[] = {"channel", "queue (mutex, condition variables)", "pipe"};
-    constexpr const char* guards[] = {"mutex", "recursive_mutex", "shared_mutex", "std::mutex", "semaphore"};
+    constexpr const char* guards[] = {"mutex", "recursive_mutex", "shared_mutex", "std::mutex", "semaphore",
+        "weighted_semaphore"};
     std::ostringstream out;
     for (unsigned i = 0; i < s.lines.size(); ++i) {
         out << "  line " << i << ": " << lines[static_cast<int>(s.lines[i].kind)] << ", capacity "

@@ -111,6 +111,26 @@ TEST_F(GoSyscallThreads, WithoutMoreThreadsItGoesOnAndSaysSoOnce) {
     EXPECT_NE(r.err.find("no more threads"), std::string::npos) << r;
 }
 
+// Else its thread would serve another goroutine, which waits for the lock, like all other threads.
+TEST_F(GoSyscallThreads, WithoutMoreThreadsTheHolderOfALockKeepsItsThread) {
+    const auto r = support::run_child("hand_off", {"locks_without_threads"}, {.timeout = 60s});
+    if (r.status == 77) GTEST_SKIP() << "seccomp is not available";
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "count 300\n") << r;
+}
+
+TEST_F(GoSyscallThreads, AFilterThatTheProgramInstallsItselfIsNoticed) {
+    if (support::sanitized) GTEST_SKIP() << "as a barrier they are all the same, and slower";
+    auto r = support::run_child("hand_off", {"barriers_refused_before"});
+    if (r.status == 77) GTEST_SKIP() << "seccomp is not available";
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "count 160000\n") << r;
+    r = support::run_child("hand_off", {"barriers_refused_later"});
+    if (r.status == 77) GTEST_SKIP() << "membarrier is not available";
+    EXPECT_EQ(r.signal, SIGABRT) << r;
+    EXPECT_NE(r.err.find("the kernel refuses membarrier"), std::string::npos) << r;
+}
+
 // None of them lasts until the monitor would take the processor.
 TEST_F(GoSyscallThreads, ShortCallsWithoutEndGiveWayAfterTheirTurn) {
     if (support::sanitized) GTEST_SKIP() << "calls are counted, and take longer";

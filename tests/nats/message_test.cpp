@@ -378,13 +378,27 @@ TEST_F(nats_message, NoServerIsSaidWithEachAddress) {
 
 TEST_F(nats_message, WrongCredentialsAndForbiddenSubjectsAreSaid) {
     nats_servers servers(1,
-        "authorization { users: [{user: u, password: p, permissions: {publish: {deny: [\"secret\", \"$JS.API.STREAM.INFO.no\"]}}}] }\n");
+        "authorization { users: [{user: u, password: p, permissions: {publish: {deny: [\"secret\", \"$JS.API.STREAM.INFO.no\"]}, "
+        "subscribe: {deny: [\"secret\", \"group.*\", \"open g\"]}}}] }\n");
     dunlin::run([&] {
         EXPECT_EQ(
             code_of([&] { nats::connect(servers.urls(), {.user = "u", .password = "x"}); }), nats::errc::credentials);
         auto cluster = nats::connect(servers.urls(), {.user = "u", .password = "p"});
         EXPECT_EQ(code_of([&] { cluster.queue<std::string>("no"); }), nats::errc::not_permitted);
         EXPECT_EQ(code_of([&] { cluster.request("secret", ""); }), nats::errc::not_permitted);
+        for (int i = 0; i < 2; ++i) {
+            EXPECT_EQ(code_of([&] { cluster.subscribe("secret"); }), nats::errc::not_permitted);
+            EXPECT_EQ(code_of([&] { cluster.subscribe("group.a", {.group = "g"}); }), nats::errc::not_permitted);
+            EXPECT_EQ(
+                code_of([&] { nats::serve(cluster, "secret", [](const auto&, const auto&) { return std::string(); }); }),
+                nats::errc::not_permitted);
+        }
+        auto open = cluster.subscribe("open");
+        EXPECT_EQ(code_of([&] { cluster.subscribe("open", {.group = "g"}); }), nats::errc::not_permitted);
+        auto others = cluster.subscribe("open", {.group = "h"});
+        cluster.publish("open", "x");
+        EXPECT_EQ(open.recv()->data(), "x");
+        EXPECT_EQ(others.recv()->data(), "x") << "another group is another matter";
         cluster.close();
     });
 }

@@ -1,6 +1,7 @@
 // forms_test.cpp - that each call has its form with an error_code, and one with a context if it can take long; and how
 // errors call what they are about.
 #include <fcntl.h>
+#include <functional>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -188,6 +189,28 @@ TEST_F(NetForms, ListeningHasAll) {
         EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(net::listen("tcp", any, {.backlog = 1}, ec)); }),
             std::error_code());
         EXPECT_TRUE(net::listen("tcp", any, live));
+    });
+}
+
+TEST_F(NetForms, DiallingHasAllInBothOrders) {
+    dunlin::run([] {
+        const dunlin::context live = dunlin::with_cancel(dunlin::context::background());
+        const net::listener l = net::listen("tcp", "127.0.0.1:0");
+        const net::address a = l.local_address();
+        const std::string name = a.to_string();
+        const net::stream_options o{.no_delay = false};
+        for (const auto& dialled : {std::function<net::stream(std::error_code&)>(
+                 [&](std::error_code& ec) { return net::dial("tcp", name, o, ec); }),
+                 std::function<net::stream(std::error_code&)>(
+                     [&](std::error_code& ec) { return net::dial("tcp", a, {.no_delay = false}, ec); }),
+                 std::function<net::stream(std::error_code&)>(
+                     [&](std::error_code& ec) { return net::dial("tcp", name, live, o, ec); }),
+                 std::function<net::stream(std::error_code&)>(
+                     [&](std::error_code& ec) { return net::dial("tcp", name, 10s, o, ec); }),
+                 std::function<net::stream(std::error_code&)>(
+                     [&](std::error_code& ec) { return net::dial("tcp", name, live, ec, o); })}) {
+            EXPECT_EQ(error_of([&](std::error_code& ec) { EXPECT_TRUE(dialled(ec)); }), std::error_code());
+        }
     });
 }
 

@@ -10,12 +10,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <unistd.h>
 
 #include <dunlin/net.hpp>
 
+#include "../debug/http.h"
+#include "../nats/text.h"
 #include "platform/cpu_count.h"
 #include "platform/environment.h"
 #include "platform/memory.h"
@@ -76,10 +79,49 @@ inline void quota(std::string_view text) {
     static_cast<void>(dunlin::platform::cpu_quota(root.c_str()).cpus());
 }
 
+// A request to the page of a program.
+inline void http(std::string_view text) {
+    namespace debug = dunlin::debug;
+    debug::request request;
+    const debug::reply refused = debug::parse_request(text, request);
+    const std::string answer = debug::to_bytes(refused, false);
+    expect(answer.starts_with("HTTP/1.1 " + std::to_string(refused.status) + ' '), "an answer has a status");
+    expect(answer.find("Internal Server Error") == answer.npos, "what is wrong with a request is not our fault");
+    expect(answer.ends_with("\r\n\r\n" + refused.body), "an answer has a head and a body");
+    if (refused.status != 200) return;
+    expect(request.path.starts_with('/'), "what is asked for begins with /");
+    for (const char* name : {"", "seconds", "token"}) {
+        if (request.query.find(name) == request.query.npos) expect(!request.parameter(name), "a parameter is in the query");
+    }
+}
+
+// What a server of NATS sends: JSON, and the subjects of what it delivers.
+inline void json(std::string_view text) {
+    namespace nats = dunlin::nats::detail;
+    const auto look = [text](std::initializer_list<std::string_view> path) {
+        const auto found = nats::json_text(text, path);
+        if (found) expect(found->size() <= 3 * text.size(), "what is found is a part");
+        static_cast<void>(nats::json_number(text, path));
+    };
+    look({});
+    look({"a"});
+    look({"error", "code"});
+    look({"a", "b", "c"});
+    const std::string object = "{\"before\":[1,{\"x\":null}],\"key\":" + nats::json_quoted(text) + "}";
+    expect(nats::json_text(object, {"key"}) == text, "a text that is quoted can be read");
+    if (const auto subject = nats::read_ack_subject(text)) {
+        expect(text.find(subject->consumer) != text.npos && text.find(subject->stored) != text.npos, "parts are parts");
+    }
+    if (const auto n = nats::read_base36(text)) {
+        expect(nats::read_base36(nats::base36(*n)) == n, "a number can be printed and read");
+    }
+}
+
 struct target {
     const char* name;
     void (*run)(std::string_view);
 };
-inline constexpr target targets[] = {{"address", address}, {"settings", settings}, {"quota", quota}};
+inline constexpr target targets[] = {
+    {"address", address}, {"settings", settings}, {"quota", quota}, {"http", http}, {"json", json}};
 
 }  // namespace parse

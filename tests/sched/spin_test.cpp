@@ -2,15 +2,20 @@
 // running (preempt.h, Spin locks).
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdint>
 #include <ctime>
 #include <functional>
 #include <memory>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 
+#include "platform/memory_map.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/machine.h"
 #include "sched/preempt/preempt.h"
+#include "sched/preempt/safe_point.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -155,6 +160,20 @@ TEST(SpinMark, BelongsToAGoroutineAndLastsForAFewTurns) {
     EXPECT_EQ(m->spins, 0u);
     note_spinning(m.get(), &spins, false);
     EXPECT_EQ(m->spins, 0u);
+}
+
+// Code in memory that can be executed only, on CPUs with protection keys: looking at it must not end the process.
+TEST(SpinHint, IsNotLookedForWhereNothingCanBeRead) {
+    void* const page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(page, MAP_FAILED);
+    char byte;
+    if (dunlin::platform::read_own_memory(reinterpret_cast<std::uintptr_t>(page), &byte, 1) != -EFAULT) {
+        GTEST_SKIP() << "the kernel does not say what can be read";
+    }
+    for (const std::uintptr_t at : {0, 100, 4095}) {
+        EXPECT_FALSE(dunlin::sched::spins_at(reinterpret_cast<std::uintptr_t>(page) + at));
+    }
+    munmap(page, 4096);
 }
 
 }  // namespace

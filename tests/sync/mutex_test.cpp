@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <dunlin/chan.hpp>
@@ -27,6 +28,7 @@ concept timed_lockable = requires(M m, std::chrono::milliseconds d, std::chrono:
 static_assert(timed_lockable<dunlin::mutex> && timed_lockable<dunlin::recursive_mutex>);
 
 class Mutex : public support::each_p {};
+class MutexOfThreads : public support::runtime_test {};
 EACH_P(Mutex);
 
 // Goroutines and threads raise one number.
@@ -142,6 +144,21 @@ TEST_P(Mutex, MayBeUnlockedByAnotherGoroutine) {
         m.lock();
         m.unlock();
     });
+}
+
+// The next thread may have everything that the one before had, its number and its memory.
+TEST_F(MutexOfThreads, LeftLockedByOneIsNotTheNextOnes) {
+    dunlin::mutex m;
+    for (int i = 0; i < 3; ++i) {
+        std::thread([&] { m.lock(); }).join();
+        std::thread next([&] {
+            m.lock();
+            m.unlock();
+        });
+        usleep(5'000);
+        m.unlock();
+        next.join();
+    }
 }
 
 // The last to unlock deletes it, while the one before may still be inside unlock().

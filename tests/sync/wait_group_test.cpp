@@ -15,6 +15,21 @@ namespace {
 class WaitGroup : public support::each_p {};
 EACH_P(WaitGroup);
 
+TEST_P(WaitGroup, IsSharedByLambdasThatAreNotMutable) {
+    run([] {
+        const dunlin::wait_group g;
+        std::atomic<int> ended{0};
+        g.add();
+        dunlin::go([=, &ended] {
+            g.go([&ended] { ++ended; });
+            ++ended;
+            g.done();
+        });
+        g.wait();
+        EXPECT_EQ(ended, 2);
+    });
+}
+
 // go1.24 src/sync/waitgroup_test.go, TestWaitGroup.
 TEST_P(WaitGroup, TestWaitGroup) {
     run([] {

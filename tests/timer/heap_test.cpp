@@ -43,6 +43,7 @@ class modelled_heap {
 public:
     void insert(timer_entry* t, std::int64_t when) {
         t->when_ns = when;
+        when = std::max(when, dunlin::timers::first_moment);  // what is due earlier is due then
         const bool earliest = model_.empty() || when < model_.begin()->first;
         EXPECT_EQ(heap_.insert(t), earliest);
         model_.emplace(when, t);

@@ -15,6 +15,7 @@
 #include <dunlin/tls.hpp>
 
 #include "parse/corpus.h"
+#include "net/pairs.h"
 #include "support/runtime_test.h"
 #include "tls/certificates.h"
 
@@ -108,6 +109,46 @@ TEST_P(TlsHostile, ASilentClientHoldsNoWriterPastItsDeadline) {
         server = tls::server(std::move(another), server_config());
         server.set_write_deadline(20ms);
         EXPECT_THROW(server.write_all("220 ready"), dunlin::io_error);
+    });
+}
+
+// Whoever makes the handshake, each call ends at its own deadline, also at one that is set while it waits.
+TEST_P(TlsHostile, ASilentClientHoldsNoCallBehindAnotherOnesHandshake) {
+    run([] {
+        for (const bool writes : {true, false}) {
+            for (const bool is_set_later : {false, true}) {
+                auto [silent, theirs] = net::stream_pair();
+                tls::stream server = tls::server(std::move(theirs), server_config());
+                const auto read = [&](std::error_code& ec) {
+                    char byte;
+                    server.read_some(&byte, 1, ec);
+                };
+                const auto write = [&](std::error_code& ec) { server.write_all("220 ready", ec); };
+                const auto set = [&] { writes ? server.set_write_deadline(20ms) : server.set_read_deadline(20ms); };
+                dunlin::wait_group others;
+                others.go([&] {
+                    std::error_code ec;
+                    writes ? read(ec) : write(ec);
+                    // A writer that makes the handshake reads, and so ends at the read deadline, or a moment later.
+                    EXPECT_TRUE(ec == dunlin::errc::closed || (!writes && ec == std::errc::timed_out)) << ec;
+                });
+                support::eventually([] { return support::waiters() == 1; });
+                if (!is_set_later) set();
+                if (is_set_later) {
+                    others.go([&] {
+                        dunlin::sleep_for(10ms);
+                        set();
+                    });
+                }
+                const auto begin = dunlin::clock::now();
+                std::error_code ec;
+                writes ? write(ec) : read(ec);
+                EXPECT_EQ(ec, std::errc::timed_out);
+                EXPECT_LT(dunlin::clock::now() - begin, support::sanitized ? 5s : 900ms) << "not at a second look";
+                server.close();
+                others.wait();
+            }
+        }
     });
 }
 

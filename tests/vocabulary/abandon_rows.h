@@ -6,6 +6,7 @@
 #include "vocabulary/abandon_chan.h"
 #include "vocabulary/abandon_sync.h"
 #include "vocabulary/abandon_table.h"
+#include "vocabulary/abandon_words.h"
 
 namespace abandon {
 
@@ -28,6 +29,18 @@ inline const row rows_in_memory[] = {
     {"future", make<future_get>, {.timed = true, .closes = true, .for_all = true, .waiters = 1}},
     {"task", make<task_get>, {.timed = true, .for_all = true, .waiters = 1}},
     {"task_group", make<task_group_wait>, {.for_all = true, .destroys = true, .waiters = 1}},
+    {"task_group_place", make<task_group_place>, {}},
+    {"task_set", make<task_set_next>, {.timed = true}},
+    {"notify_one", make<notify_one_wait>, {.timed = true, .destroys = true}},
+    {"notify_waiters", make<notify_waiters_wait>, {.timed = true, .for_all = true}},
+    {"watch", make<following_recv<dunlin::watch<int>>>, {.timed = true, .closes = true, .for_all = true}},
+    {"broadcast", make<following_recv<dunlin::broadcast<int>>>, {.timed = true, .closes = true, .for_all = true}},
+    {"weighted_semaphore", make<weighted_acquire>, {.timed = true, .closes = true, .destroys = true}},
+    {"weighted_semaphore_behind_many", make<weighted_behind_many>,
+        {.timed = true, .for_all = true, .freed_by_leaver = true}},
+    {"singleflight", make<singleflight_call>, {.timed = true, .for_all = true}},
+    {"retry_once", make<retry_once_call>, {.timed = true, .for_all = true}},
+    {"shared_future", make<shared_future_get>, {.timed = true, .closes = true, .for_all = true}},
 };
 
 }  // namespace abandon

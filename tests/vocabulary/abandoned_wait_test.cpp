@@ -1,6 +1,6 @@
 // Everything that can be waited for, and one waiter that gives up: abandon.h says what must hold.
-// A new primitive: a subject (abandon_chan.h, abandon_sync.h, abandon_io.h, abandon_net.h) and a line in the table, or
-// in abandon_rows.h. Those of TLS are in tests/tls.
+// A new primitive: a subject (abandon_chan.h, abandon_sync.h, abandon_words.h, abandon_io.h, abandon_net.h) and a line
+// in the table, or in abandon_rows.h. Those of TLS are in tests/tls.
 #include <dlfcn.h>
 #include <netdb.h>
 #include <string>

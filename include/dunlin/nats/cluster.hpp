@@ -103,8 +103,9 @@ public:
 
     /// Messages for `subject` ("a.*.c", "a.>" too) from now on: when this returns, the connected server knows the
     /// subscription; the other servers of the cluster learn it soon after.
-    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm;
-    ///           context_cancelled: `ctx` is done first.
+    /// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm; not_permitted (if the
+    ///           server says so only later, or another server does, it comes out of recv()); context_cancelled: `ctx`
+    ///           is done first.
     subscription subscribe(const std::string& subject, const subscribe_options& o, const context& ctx = {}) const;
     subscription subscribe(const std::string& subject) const;
 

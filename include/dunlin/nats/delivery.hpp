@@ -73,7 +73,7 @@ public:
     delivery(delivery_base&& d, T&& value) : delivery_base(std::move(d)), value_(std::move(value)) {}
     T& operator*() noexcept { return value_; }
     const T& operator*() const noexcept { return value_; }
-    T* operator->() noexcept { return &value_; }
+    T* operator->() noexcept { return std::addressof(value_); }
 
 private:
     T value_;

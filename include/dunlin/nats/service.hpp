@@ -50,8 +50,8 @@ private:
 
 /// Answers requests for `subject` from now on: when this returns, the connected NATS server knows of it; the other
 /// servers of the cluster learn it soon after.
-/// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm; context_cancelled: `ctx`
-///           is done first. `ctx` limits only this call: serving goes on when `ctx` is done.
+/// Throws    errc::not_confirmed, connection_lost: no answer within connect_options::confirm; not_permitted;
+///           context_cancelled: `ctx` is done first. `ctx` limits only this call: serving goes on when `ctx` is done.
 DUNLIN_API server serve(const cluster& c, const std::string& subject, request_handler handler,
     const serve_options& o = {}, const context& ctx = {});
 

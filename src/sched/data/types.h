@@ -538,8 +538,8 @@ struct machine_at_end {
     platform::atomic<bool> frozen{false};            // scheduler lock to write: it stands still for good (frozen.h)
     owned<std::int64_t> asked_ns;               // the thread that waits for it to freeze
     owned<std::int64_t> asked_cpu_ns;           // the same: its CPU time when it was first asked
-    // the same: the time since which every look has found it asleep in the kernel; 0: it was running
-    owned<std::int64_t> asleep_since_ns;
+    owned<std::int64_t> asleep_since_ns;        // the same: every look since then found it asleep; 0: it was running
+    platform::atomic<bool> asked_in_sleep{false};  // the same, for freeze.cpp's handler: it slept until a time
     // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool lowered = false;
     bool dismissed = false;                     // scheduler lock: dismiss_wired_machines() has told it to end

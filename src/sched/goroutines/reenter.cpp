@@ -3,15 +3,17 @@
 // The processor was taken because the goroutine computed or blocked for long (retake.h), because the world stops
 // (processor.cpp), or because its run() has returned (end_of_run.cpp). The goroutine gets the first of these that is
 // available: the processor that it had, if it is idle; any idle one; one that was offered and for which no machine has
-// come yet (machine.h); a place in the global queue. If no more threads can be made and other goroutines wait for one,
-// it queues in any case, and its thread serves another goroutine.
+// come yet (machine.h); a place in the global queue.
 //
 // While it queues, the goroutine is wired to its thread (os_thread.cpp), and the machine that takes it off the queue
 // gives its processor to that thread. The call that enters the runtime may be one that never waits, made while the
 // goroutine holds a lock that belongs to its thread: a recursive mutex or a rwlock of libc, a FILE's, SQLite's. That
 // such code finds no processor is the common case: it has slept in the kernel for its lock. So only calls that wait can
-// change the thread. Two cases may change it all the same: the end of blocking(), since waking its thread would cost as
-// much as the call; and a shortage of threads.
+// change the thread, and the end of blocking(), since waking its thread would cost as much as the call.
+//
+// If no more threads can be made and other goroutines wait for one, the end of blocking() gives its thread to one of
+// them, even where it could have a processor. A call that never waits keeps its thread even then: the goroutine may
+// hold a lock for which the others would wait, on all the threads that there are.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
@@ -75,8 +77,8 @@ bool ask_for_it_back(machine* m) noexcept {
 }
 
 // Under the lock. True: no more threads can be made, and goroutines wait for one. Then a goroutine that comes back from
-// a call gives its thread to one of them, even where it could have a processor; otherwise it would go from call to call
-// and they would never run.
+// blocking() gives its thread to one of them, even where it could have a processor; otherwise it would go from call to
+// call and they would never run.
 bool others_lack_a_thread() noexcept {
     const scheduler& s = the_scheduler;
     s.lock.assert_held();
@@ -123,9 +125,9 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
         if (p == nullptr) p = catch_offered();
         // A wired thread runs no other goroutine.
         const bool wired = m->wired_g != nullptr;
-        const bool gives_thread = !wired && others_lack_a_thread();
+        const bool gives_thread = !stays && !wired && others_lack_a_thread();
         const bool queues = p == nullptr || gives_thread;
-        const bool wires = queues && stays && !wired && !gives_thread;
+        const bool wires = queues && stays && !wired;
         if (!queues) {
             s.hand_offs.returns_idle.add();
         } else {

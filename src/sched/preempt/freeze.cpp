@@ -85,7 +85,8 @@ bool is_request(const machine* m, const siginfo_t& info) noexcept {
 void on_signal(int signal, siginfo_t* info, void* context) {
     note_handler_return(__builtin_return_address(0));
     machine* m = current_machine();
-    const bool sleeps = !stack::sanitizing && stack::interrupts_sleep_of_libc(context);
+    const bool seen_asleep = m != nullptr && m->asked_in_sleep.load(std::memory_order_relaxed);
+    const bool sleeps = !stack::sanitizing && stack::interrupts_sleep_of_libc(context, seen_asleep);
     if (is_request(m, *info)) {
         stack::repeat_interrupted_call(context);
     } else {
@@ -117,11 +118,14 @@ void for_each_asked(F f) noexcept {
 void ask(machine* m) noexcept {
     const std::int64_t now = platform::real_now_ns();
     m->asked_ns = now;
-    if (!platform::thread_is_running(m->tid)) {
-        if (m->asleep_since_ns == 0) m->asleep_since_ns = now;
-        if (stack::sanitizing || !platform::thread_waits_for_time(m->tid)) return;
-    } else {
+    const bool running = platform::thread_is_running(m->tid);
+    const bool sleeps = !running && !stack::sanitizing && platform::thread_waits_for_time(m->tid);
+    m->asked_in_sleep.store(sleeps, std::memory_order_relaxed);
+    if (running) {
         m->asleep_since_ns = 0;
+    } else {
+        if (m->asleep_since_ns == 0) m->asleep_since_ns = now;
+        if (!sleeps) return;
     }
     platform::send_request(m->tid, preemption_signal);
 }
@@ -166,7 +170,8 @@ void stop_condemned_machines() noexcept {
     }
     for (machine* m = the_scheduler.machines.load(std::memory_order_acquire); m != nullptr; m = m->all_next) {
         if (!condemned(m) || m->freeze_asked.load(std::memory_order_relaxed)) continue;
-        m->asleep_since_ns = 0;  // these two may be left over from another goroutine on m
+        m->asleep_since_ns = 0;  // these may be left over from another goroutine on m
+        m->asked_in_sleep.store(false, std::memory_order_relaxed);
         m->in_handler.store(false, std::memory_order_relaxed);
         m->asked_cpu_ns = platform::thread_cpu_ns(m->tid);
         m->freeze_asked.store(true, std::memory_order_release);
