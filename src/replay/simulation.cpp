@@ -297,10 +297,11 @@ goroutine* simulation::take(std::size_t at) noexcept {
 void simulation::fetch(processor* p, const goroutine* by) noexcept {
     sched::scheduler& s = the_scheduler;
     while (goroutine* g = p->queue.pop_and_prefetch()) add(g, by);
-    if (s.global_size() != 0) {
+    while (s.global_size() != 0) {
         s.lock.lock();
-        while (goroutine* g = s.global.pop_front()) add(g, by);
+        goroutine* const g = s.global.pop_front();
         s.lock.unlock();
+        if (g != nullptr) add(g, by);  // which allocates
     }
     if (goroutine* g = p->run_next.load(std::memory_order_relaxed)) {
         p->run_next.store(nullptr, std::memory_order_relaxed);

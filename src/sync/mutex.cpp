@@ -74,10 +74,13 @@ constexpr platform::looks looks(3);
 constexpr platform::looks pauses_between(40);
 
 // The caller: a goroutine's number; a plain thread's mark has the highest bit, which no number reaches.
-inline std::uint64_t caller() noexcept {
-    if (const sched::goroutine* g = sched::current_goroutine()) return g->id;
+[[gnu::noinline]] std::uint64_t calling_thread() noexcept {
     platform::check_alone();
     return platform::thread_mark() | (std::uint64_t{1} << 63);
+}
+inline std::uint64_t caller() noexcept {
+    const sched::goroutine* g = sched::current_goroutine();
+    return g != nullptr ? g->id : calling_thread();
 }
 
 // In a simulation for users another goroutine may get the mutex before this one wants it again.
