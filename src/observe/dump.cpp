@@ -18,6 +18,7 @@
 #include "park/parking_lot.h"
 #include "platform/check.h"
 #include "platform/clock.h"
+#include "platform/thread.h"
 #include "sched/data/all_goroutines.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
@@ -25,6 +26,7 @@
 #include "sched/preempt/crash.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/preempt/stack_capture.h"
+#include "stack/symbols.h"
 #include "stack/trace.h"
 #include "sync/mutex_holder.h"
 
@@ -116,9 +118,14 @@ void write_group(page& to, const alike::member& first, const sched::stack_captur
         to.stack(frames);
     } else if (state == goroutine_state::runnable && g.stack == nullptr) {
         out << "    not started\n";
-    } else if (const void* pc = state == goroutine_state::running ? sched::asleep_at(g) : nullptr; pc != nullptr) {
+    } else if (const auto call = state == goroutine_state::running ? sched::asleep_in(g) : platform::sleeping_call();
+        call.at != nullptr) {
         out << "    its thread sleeps in the kernel, called at ";
-        to.symbol(pc);
+        // From glibc 2.41 on its calls share one instruction, in a function that has no name outside.
+        const bool names_itself = call.name == nullptr ||
+            !stack::find_symbol(reinterpret_cast<std::uintptr_t>(call.at)).name.empty();
+        if (!names_itself) out << call.name << ' ';
+        to.symbol(call.at);
         out << '\n';
     }
     out << "    created at ";

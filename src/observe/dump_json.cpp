@@ -114,7 +114,7 @@ void write_group_as_json(page& to, const alike::member& first, const sched::stac
     const stack::trace frames = trace_of(g, captures);
     to.json_stack(frames);
     if (frames.size == 0 && state == goroutine_state::running) {
-        if (const void* pc = sched::asleep_at(g)) {
+        if (const void* pc = sched::asleep_in(g).at) {
             key(out, "asleep_in_kernel_at");
             to.json_symbol(pc);
         }

@@ -267,12 +267,50 @@ bool thread_is_running(pid_t tid) noexcept {
     return running ? *running : uses_a_cpu(tid);
 }
 
-const void* thread_sleeps_at(pid_t tid) noexcept {
-    if (simulation_here() != nullptr) return nullptr;
+static const char* name_of_call(long number) noexcept {
+    switch (number) {
+    case SYS_read: return "read";
+    case SYS_write: return "write";
+    case SYS_readv: return "readv";
+    case SYS_writev: return "writev";
+    case SYS_pread64: return "pread";
+    case SYS_pwrite64: return "pwrite";
+    case SYS_recvfrom: return "recvfrom";
+    case SYS_recvmsg: return "recvmsg";
+    case SYS_sendto: return "sendto";
+    case SYS_sendmsg: return "sendmsg";
+    case SYS_accept: return "accept";
+    case SYS_accept4: return "accept4";
+    case SYS_connect: return "connect";
+    case SYS_ppoll: return "ppoll";
+    case SYS_pselect6: return "pselect";
+    case SYS_epoll_pwait: return "epoll_pwait";
+#if defined(__x86_64__)
+    case SYS_poll: return "poll";
+    case SYS_select: return "select";
+    case SYS_epoll_wait: return "epoll_wait";
+#endif
+    case SYS_futex: return "futex";
+    case SYS_nanosleep: return "nanosleep";
+    case SYS_clock_nanosleep: return "clock_nanosleep";
+    case SYS_wait4: return "wait4";
+    case SYS_waitid: return "waitid";
+    case SYS_openat: return "openat";
+    case SYS_flock: return "flock";
+    case SYS_fsync: return "fsync";
+    case SYS_fdatasync: return "fdatasync";
+    default: return nullptr;
+    }
+}
+
+sleeping_call thread_sleeps_in(pid_t tid) noexcept {
+    if (simulation_here() != nullptr) return {};
     char text[256];
-    if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return nullptr;
+    if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return {};
     const char* last = std::strrchr(text, ' ');
-    return last != nullptr ? reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16)) : nullptr;
+    if (last == nullptr) return {};
+    const auto* at = reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16));
+    return {at, name_of_call(std::strtol(text, nullptr, 10))};
 }
 
 bool thread_waits_for_time(pid_t tid) noexcept {

@@ -86,9 +86,13 @@ unsigned count_threads() noexcept;
 // Whether a thread of this process executes, or waits for a CPU. False: it sleeps in the kernel, or is gone. 6 us.
 bool thread_is_running(pid_t tid) noexcept;
 
-// Where a thread of this process sleeps in a system call: the address behind the instruction. Null: it does not sleep,
-// or that is not known.
-const void* thread_sleeps_at(pid_t tid) noexcept;
+// A system call in which a thread of this process sleeps: the address behind the instruction, null if it does not sleep
+// or that is not known; and what call it is, null if it is none of the usual ones.
+struct sleeping_call {
+    const void* at = nullptr;
+    const char* name = nullptr;
+};
+sleeping_call thread_sleeps_in(pid_t tid) noexcept;
 
 // The thread waits in the kernel for a time to come: nanosleep(), clock_nanosleep().
 bool thread_waits_for_time(pid_t tid) noexcept;

@@ -333,8 +333,9 @@ TEST_P(TlsHostile, AnIdleConnectionHoldsNoBuffers) {
             served.get();
         }
         const long before = in_use();
-        EXPECT_LT((before - made) / static_cast<long>(pairs), 50'000)
-            << "after a handshake there is OpenSSL's state alone, some 34 KB, and no record's buffer";
+        constexpr long of_openssl = OPENSSL_VERSION_NUMBER < 0x30200000L ? 50'000 : 75'000;
+        EXPECT_LT((before - made) / static_cast<long>(pairs), of_openssl)
+            << "after a handshake there is OpenSSL's state alone, some 34 KB (64 from 3.5 on), and no record's buffer";
         std::string text(size, 'x');
         for (std::size_t i = 0; i < pairs; ++i) {
             auto written = dunlin::spawn([&] { servers[i].write_all(text); });

@@ -165,10 +165,10 @@ stack::trace stack_captures::of(const goroutine& g) const noexcept {
     return m->capture.frames;
 }
 
-const void* asleep_at(const goroutine& g) noexcept {
+platform::sleeping_call asleep_in(const goroutine& g) noexcept {
     const machine* m = machine_of(g);
-    return m != nullptr && m->in_runtime.load(std::memory_order_relaxed) == 0 ? platform::thread_sleeps_at(m->tid)
-        : nullptr;
+    if (m == nullptr || m->in_runtime.load(std::memory_order_relaxed) != 0) return {};
+    return platform::thread_sleeps_in(m->tid);
 }
 
 void capture_if_asked(machine* m, const void* context) noexcept {

@@ -28,6 +28,7 @@
 
 #include <csignal>
 
+#include "platform/thread.h"
 #include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -47,9 +48,9 @@ public:
     stack::trace of(const goroutine& g) const noexcept;
 };
 
-// Where g's thread sleeps in a system call: the address of the call in libc, or wherever it was made. Null: it does not
-// sleep, or is inside the runtime. Costs 10 us.
-const void* asleep_at(const goroutine& g) noexcept;
+// The system call in which g's thread sleeps, and where it was made, in libc mostly. Null: it does not sleep, or is
+// inside the runtime. Costs 10 us.
+platform::sleeping_call asleep_in(const goroutine& g) noexcept;
 
 // Called on m's own thread: in the handler of the signal, and while it sleeps there, preempted.
 void capture_if_asked(machine* m, const void* context) noexcept;
