@@ -30,6 +30,14 @@ void* operator new(std::size_t size) {
     if (size == link_size) links.fetch_add(1, std::memory_order_relaxed);
     return static_cast<char*>(p) + 16;
 }
+// A sanitizer has one of its own, which GoogleTest calls from 1.16 on.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    try {
+        return operator new(size);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 void operator delete(void* p) noexcept {
     if (p == nullptr) return;
     void* const begin = static_cast<char*>(p) - 16;

@@ -39,6 +39,14 @@ void free_object(void* p) noexcept {
 
 void* operator new(std::size_t size) { return allocate(size, alignof(std::max_align_t)); }
 void* operator new(std::size_t size, std::align_val_t align) { return allocate(size, static_cast<std::size_t>(align)); }
+// A sanitizer has one of its own, which GoogleTest calls from 1.16 on.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    try {
+        return operator new(size);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 void operator delete(void* p) noexcept { free_object(p); }
 void operator delete(void* p, std::size_t) noexcept { free_object(p); }
 void operator delete(void* p, std::align_val_t) noexcept { free_object(p); }

@@ -31,6 +31,14 @@ void* operator new(std::size_t n) {
     allocated.fetch_add(1, std::memory_order_relaxed);
     return p;
 }
+// A sanitizer has one of its own, which GoogleTest calls from 1.16 on.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    try {
+        return operator new(size);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 void operator delete(void* p) noexcept {
     if (p != nullptr) allocated.fetch_sub(1, std::memory_order_relaxed);
     std::free(p);
