@@ -27,7 +27,8 @@ void init_barriers(bool allow) noexcept {
     init_barriers(environment_text("DUNLIN_BARRIERS") != "symmetric");
 }
 
-// The runtime has started: no other kind of barrier may be chosen any more.
+// The runtime has started: no other kind of barrier may be chosen any more. Relaxed: machines and their takers, which
+// rely on one kind for all, begin after it, and see what the thread that started them has stored.
 static atomic<bool> chosen{false};
 
 void choose_barriers() noexcept {

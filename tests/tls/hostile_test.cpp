@@ -333,9 +333,10 @@ TEST_P(TlsHostile, AnIdleConnectionHoldsNoBuffers) {
             served.get();
         }
         const long before = in_use();
-        constexpr long of_openssl = OPENSSL_VERSION_NUMBER < 0x30200000L ? 50'000 : 75'000;
-        EXPECT_LT((before - made) / static_cast<long>(pairs), of_openssl)
-            << "after a handshake there is OpenSSL's state alone, some 34 KB (64 from 3.5 on), and no record's buffer";
+        // Two connections of OpenSSL's own, without us, take 17 KB more with 3.5 than with 3.0.
+        constexpr long more = OPENSSL_VERSION_NUMBER < 0x30500000L ? 0 : 17'000;
+        EXPECT_LT((before - made) / static_cast<long>(pairs), 50'000 + more)
+            << "after a handshake there is OpenSSL's state alone, some 34 KB, and no record's buffer";
         std::string text(size, 'x');
         for (std::size_t i = 0; i < pairs; ++i) {
             auto written = dunlin::spawn([&] { servers[i].write_all(text); });

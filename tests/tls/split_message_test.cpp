@@ -1,5 +1,6 @@
 // split_message_test.cpp - a message of TLS itself (a ticket) that comes in several records, and a writer in between.
 #include <atomic>
+#include <utility>
 #include <vector>
 
 #include <openssl/ssl.h>
@@ -91,18 +92,24 @@ void take_first_part(tls::stream& client, tap& t) {
     support::eventually([&] { return t.held == 2; });
 }
 
+// A client and a server, and a tap between them.
+struct tapped_pair {
+    std::pair<net::stream, net::stream> left = net::stream_pair(), right = net::stream_pair();
+    tls::stream client = tls::client(std::move(left.first), "localhost", client_config());
+    tls::stream server = tls::server(std::move(right.first), server_config());
+    tap t;
+    tapped_pair() { t.pass(left.second, right.second); }
+};
+
 enum class writes { beside_a_reader, alone, the_end };
 
 class TlsSplitMessage : public support::each_p {
 protected:
     void write_in_between(writes how) {
         run([how] {
-            auto [a, to_a] = net::stream_pair();
-            auto [b, to_b] = net::stream_pair();
-            tls::stream client = tls::client(std::move(a), "localhost", client_config());
-            tls::stream server = tls::server(std::move(b), server_config());
-            tap t;
-            t.pass(to_a, to_b);
+            tapped_pair ends;
+            tls::stream &client = ends.client, &server = ends.server;
+            tap& t = ends.t;
             auto served = dunlin::spawn([&] {
                 std::string heard(5, '\0');
                 std::error_code ec;
@@ -145,12 +152,9 @@ protected:
     template <class Body>
     void after_the_first_part(Body body) {
         run([&] {
-            auto [a, to_a] = net::stream_pair();
-            auto [b, to_b] = net::stream_pair();
-            tls::stream client = tls::client(std::move(a), "localhost", client_config());
-            tls::stream server = tls::server(std::move(b), server_config());
-            tap t;
-            t.pass(to_a, to_b);
+            tapped_pair ends;
+            tls::stream &client = ends.client, &server = ends.server;
+            tap& t = ends.t;
             auto served = dunlin::spawn([&] { server.handshake(); });
             client.handshake();
             served.get();
