@@ -1,6 +1,7 @@
 // objects.h - what the steps of a story use, behind one interface for each kind; and the same with faults.
 //
-// line     What values go through: a channel; a queue of a mutex and condition variables; a pipe.
+// line     What values go through: a channel; a queue of a mutex and condition variables; a pipe;
+//          two connected sockets.
 // guard    What is held: locks and semaphores.
 // plant    Faults that a kind may be given, each a mistake that an implementation could make. Without them the oracle
 //          would be trusted and not tested: oracle_test.cpp sees each of them found.
@@ -29,7 +30,7 @@ namespace fuzz {
     X(swallow_wake_up) X(no_exclusion) X(reader_beside_writer) X(permit_lost_on_time_out) X(permit_invented)          \
     X(lock_kept_on_cancel) X(early_time_out) X(early_sleep) X(cancelled_for_nothing) X(once_twice) X(timer_twice)     \
     X(barrier_open) X(child_forgotten) X(exception_forgotten) X(last_value_lost) X(broadcast_lost) X(news_lost)       \
-    X(flight_twice) X(retried_after_all) X(result_lost)
+    X(flight_twice) X(retried_after_all) X(result_lost) X(round_lost)
 
 enum class plant : std::uint8_t {
 #define FUZZ_PLANT(name) name,
@@ -195,13 +196,27 @@ private:
     bool closed_ = false;
 };
 
+struct pipe_ends {
+    dunlin::fs::pipe p;
+    auto& writer() { return p.write_end; }
+    auto& reader() { return p.read_end; }
+    void close() { p.write_end.close(); }
+};
+struct socket_ends {
+    std::pair<dunlin::net::stream, dunlin::net::stream> s = dunlin::net::stream_pair();
+    auto& writer() { return s.first; }
+    auto& reader() { return s.second; }
+    void close() { s.first.close_write(); }
+};
+
 // Records of eight bytes, which the kernel neither splits nor mixes.
-class pipe_line : public line {
+template <class Ends>
+class record_line : public line {
 public:
     status send(letter_ptr& v, const limit& l) override {
         const std::array<std::uint32_t, 2> record{v->sender, v->number};
         const status s = call(l, [&](const dunlin::context& ctx, std::error_code& ec) {
-            return p_.write_end.write_all(record.data(), sizeof record, ctx, ec);
+            return ends_.writer().write_all(record.data(), sizeof record, ctx, ec);
         });
         if (s == status::ok) v.reset();
         return s;
@@ -209,7 +224,7 @@ public:
     status recv(letter_ptr& v, const limit& l) override {
         std::array<std::uint32_t, 2> record{};
         const status s = call(l, [&](const dunlin::context& ctx, std::error_code& ec) {
-            return p_.read_end.read_exactly(record.data(), sizeof record, ctx, ec);
+            return ends_.reader().read_exactly(record.data(), sizeof record, ctx, ec);
         });
         if (s == status::ok) v = std::make_unique<letter>(record[0], record[1]);
         return s;
@@ -217,7 +232,7 @@ public:
     // With a context that is done already: what can be had at once is had.
     status try_send(letter_ptr& v) override { return or_busy(send(v, now_)); }
     status try_recv(letter_ptr& v) override { return or_busy(recv(v, now_)); }
-    void close() override { p_.write_end.close(); }
+    void close() override { ends_.close(); }
 
 private:
     template <class Call>
@@ -239,7 +254,7 @@ private:
     }
 
     const limit now_{limit_kind::context, make_over(), {}};
-    dunlin::fs::pipe p_;
+    Ends ends_;
 };
 
 // A line with a fault of the kind that its users see.
@@ -304,9 +319,10 @@ inline std::unique_ptr<line> make_line(const line_of& l, plant p) {
     switch (l.kind) {
     case line_kind::channel: made = std::make_unique<channel_line>(capacity); break;
     case line_kind::queue: made = std::make_unique<queue_line>(capacity, p); break;
-    case line_kind::pipe: made = std::make_unique<pipe_line>(); break;
+    case line_kind::pipe: made = std::make_unique<record_line<pipe_ends>>(); break;
+    case line_kind::socket: made = std::make_unique<record_line<socket_ends>>(); break;
     }
-    if (p == plant::reorder && l.kind != line_kind::pipe) return made;  // the others' capacity would be passed first
+    if (p == plant::reorder && !carries_records(l.kind)) return made;  // the others' capacity would be passed first
     if (p >= plant::duplicate && p <= plant::reorder) return std::make_unique<faulty_line>(std::move(made), p);
     return made;
 }

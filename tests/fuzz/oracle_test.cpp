@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Each, Oracle,
         planted{"last_value_lost", "the last value of a watch was lost"},
         planted{"broadcast_lost", "a value of a broadcast was lost"}, planted{"news_lost", "has not ended after"},
         planted{"flight_twice", "two calls with one key"}, planted{"retried_after_all", "after it had succeeded"},
-        planted{"result_lost", "results of a set are lost"}),
+        planted{"result_lost", "results of a set are lost"}, planted{"round_lost", "was lost"}),
     [](const auto& i) { return std::string(i.param.name); });
 
 TEST(Fuzz, WithoutAFaultThereIsNone) {

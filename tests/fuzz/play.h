@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -87,7 +88,7 @@ public:
     player(const story& s, plant p) : story_(s), plant_(p), contexts_(verdict_, s.contexts), once_(s.flags) {
         for (unsigned i = 0; i < s.lines.size(); ++i) {
             const line_of& l = s.lines[i];
-            const std::int64_t capacity = l.kind == line_kind::pipe ? -1 : static_cast<std::int64_t>(l.capacity);
+            const std::int64_t capacity = carries_records(l.kind) ? -1 : static_cast<std::int64_t>(l.capacity);
             ledgers_.push_back(std::make_unique<ledger>(verdict_, "line " + std::to_string(i), s.senders, capacity));
             lines_.push_back(make_line(l, p));
             open_.push_back(std::make_unique<std::atomic<unsigned>>(1u));
@@ -170,6 +171,7 @@ private:
         case verb::recv:
         case verb::try_recv: return receive(s, me);
         case verb::select: return select(s, me);
+        case verb::select_loop: return select_loop(s, me);
         case verb::close: return lines_[s.object]->close();
         case verb::hold:
         case verb::share: return hold(s, me);
@@ -301,6 +303,56 @@ private:
         if (c.what == verb::await) return contexts_.check_done(c.object);
         if (all.got) return me.reader.got(*ledgers_[c.object], *all.got);
         if (!all.receives[taken]) ledgers_[c.object]->sent(me.sender, all.numbers[taken]);
+    }
+
+    // On the same cases until so many have been taken, one is the last by itself, or none is taken for so long.
+    void select_loop(const step& s, role& me) {
+        const unsigned most = 1 + s.id % 5;
+        unsigned rounds = 0;
+        time_point begin = dunlin::clock::now();
+        const auto one_more = [&] {
+            begin = dunlin::clock::now();
+            return ++rounds == most ? dunlin::loop::leave : dunlin::loop::again;
+        };
+        std::vector<dunlin::select_case> cases;
+        std::vector<ledger*> receives;
+        std::set<unsigned> sends_to;
+        for (const step& c : s.body) {
+            ledger& l = *ledgers_[c.object];
+            // Of two values for one line either may be the first: there is one.
+            const bool sends = c.what == verb::send && sends_to.insert(c.object).second;
+            letter_ptr v = sends ? l.draft(me.sender) : nullptr;
+            if (c.what == verb::await) {
+                cases.emplace_back(dunlin::on_done(contexts_[c.object], [this, &c] {
+                    contexts_.check_done(c.object);
+                    return dunlin::loop::leave;
+                }));
+            } else if (v) {
+                const auto sent = [&, number = v->number] { return l.sent(me.sender, number), one_more(); };
+                cases.emplace_back(dunlin::on_send(lines_[c.object]->channel(), std::move(v), sent));
+            } else {
+                l.begin_receive();
+                receives.push_back(&l);
+                const auto got = [&](std::optional<letter_ptr> r) {
+                    if (!r) return dunlin::loop::leave;
+                    if (plant_ != plant::round_lost) me.reader.got(l, **r);
+                    l.begin_receive();
+                    return one_more();
+                };
+                cases.emplace_back(dunlin::on_recv(lines_[c.object]->channel(), got));
+            }
+        }
+        cases.emplace_back(dunlin::on_timeout(microseconds(s.amount), [&] {
+            const auto waited = dunlin::clock::now() - begin;
+            verdict_.expect(waited >= microseconds(s.amount), "step ", s.id, ": select_loop timed out early");
+            return dunlin::loop::leave;
+        }));
+        try {
+            static_cast<void>(dunlin::select_loop(cases));
+            verdict_.expect(rounds <= most, "step ", s.id, ": select_loop went on after it had been left");
+        } catch (const dunlin::channel_closed&) {
+        }
+        for (ledger* l : receives) l->no_receive();
     }
 
     void hold(const step& s, role& me) {

@@ -13,13 +13,13 @@ namespace {
 
 namespace sim = dunlin::sim;
 
-// What has no seed is left out: plain threads, pipes, locks that block their thread.
+// What has no seed is left out: plain threads, pipes and sockets, locks that block their thread.
 fuzz::story within_the_simulation(std::uint64_t seed) {
     fuzz::story s = fuzz::story_of(seed);
     s.simulated = true;
     for (auto& line : s.lines) {
         line.drained_by_thread = false;
-        if (line.kind == fuzz::line_kind::pipe) line.kind = fuzz::line_kind::channel;
+        if (carries_records(line.kind)) line.kind = fuzz::line_kind::channel;
     }
     for (auto& actor : s.actors) actor.on_thread = false;
     for (auto& guard : s.guards) {

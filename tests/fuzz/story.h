@@ -47,8 +47,8 @@ private:
 };
 
 #define FUZZ_VERBS(X)                                                                                                 \
-    X(send) X(recv) X(try_send) X(try_recv) X(select) X(close) X(hold) X(share) X(cancel) X(await) X(sleep) X(yield)  \
-    X(burn) X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group) X(promise) X(latch)          \
+    X(send) X(recv) X(try_send) X(try_recv) X(select) X(select_loop) X(close) X(hold) X(share) X(cancel) X(await)      \
+    X(sleep) X(yield) X(burn) X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group) X(promise) X(latch)          \
     X(barrier) X(watch) X(broadcast) X(notify) X(singleflight) X(retry) X(task_set)
 
 enum class verb : std::uint8_t {
@@ -69,7 +69,10 @@ inline const char* word(verb v) {
     return words[static_cast<int>(v)];
 }
 
-enum class line_kind : std::uint8_t { channel, queue, pipe };
+enum class line_kind : std::uint8_t { channel, queue, pipe, socket };
+// The kernel holds what was sent, as much as it likes, and one end of it is closed, once.
+inline bool carries_records(line_kind k) { return k == line_kind::pipe || k == line_kind::socket; }
+
 enum class guard_kind : std::uint8_t { mutex, recursive_mutex, shared_mutex, std_mutex, semaphore, weighted };
 enum class limit_kind : std::uint8_t { none, context, time };
 
@@ -145,7 +148,8 @@ public:
 private:
     void draw_line() {
         constexpr line_kind kinds[] = {
-            line_kind::channel, line_kind::channel, line_kind::channel, line_kind::queue, line_kind::pipe};
+            line_kind::channel, line_kind::channel, line_kind::channel, line_kind::queue, line_kind::pipe,
+            line_kind::socket};
         constexpr unsigned capacities[] = {0, 0, 1, 2, 3, 16};
         const line_kind k = r_.any(kinds);
         unsigned capacity = r_.any(capacities);
@@ -208,8 +212,9 @@ private:
         case verb::try_recv: s.object = r_.below(lines); return true;
         case verb::close:
             s.object = r_.below(lines);
-            return r_.one_in(6) && s_.lines[s.object].kind != line_kind::pipe;
-        case verb::select: return fill_select(s);
+            return r_.one_in(6) && !carries_records(s_.lines[s.object].kind);
+        case verb::select:
+        case verb::select_loop: return fill_select(s);
         case verb::hold:
         case verb::share: return fill_guard(s, lowest, depth);
         case verb::cancel: s.object = any_context(); return r_.one_in(3);
@@ -246,7 +251,7 @@ private:
             c.object = any_context();
             s.body.push_back(c);
         }
-        s.amount = r_.one_in(4) ? 0 : r_.below(600);
+        s.amount = s.what == verb::select && r_.one_in(4) ? 0 : r_.from_to(1, 600);
         return !s.body.empty();
     }
 
@@ -331,7 +336,7 @@ inline void print(std::ostream& out, const std::vector<step>& steps, unsigned de
 }
 
 inline std::string to_string(const story& s) {
-    constexpr const char* lines[] = {"channel", "queue (mutex, condition variables)", "pipe"};
+    constexpr const char* lines[] = {"channel", "queue (mutex, condition variables)", "pipe", "pair of sockets"};
     constexpr const char* guards[] = {"mutex", "recursive_mutex", "shared_mutex", "std::mutex", "semaphore",
         "weighted_semaphore"};
     std::ostringstream out;

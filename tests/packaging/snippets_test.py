@@ -86,6 +86,19 @@ FRAMES = {
     "dunlin::with_stop_token(ctx, token)": (
         "const dunlin::context ctx = dunlin::context::background(); std::stop_source source; const auto token = source.get_token();"
         "const auto both = ", "; source.request_stop(); check(both.is_done());", {}),
+    "ec == tls::errc::certificate_rejected": (
+        "using namespace dunlin; const std::error_code ec = make_error_code(tls::errc::certificate_rejected); const bool is_so = ",
+        "; check(is_so);", {}),
+    "asio_stream s(connection)": (
+        "using namespace dunlin; auto [connection, other] = net::stream_pair();",
+        "; static_assert(std::is_same_v<decltype(s), asio_stream<net::stream&>>);", {}),
+    "asio_stream s(net::dial(...))": (
+        "using namespace dunlin; const auto listener = net::listen(\"tcp\", \"127.0.0.1:0\");",
+        "; static_assert(std::is_same_v<decltype(s), asio_stream<net::stream>>);",
+        {"...": "\"tcp\", listener.local_address().to_string()"}),
+    "beast::get_lowest_layer(ws).set_deadline(5s)": (
+        "namespace beast = boost::beast; auto [connection, other] = dunlin::net::stream_pair(); dunlin::asio_stream ws(connection);",
+        "; char c; ws.stream().set_deadline(1ns); std::error_code ec; check(connection.read_some(&c, 1, ec) == 0 && ec);", {}),
     "while (!ready()) n.wait();": (
         "dunlin::notify n; std::atomic<bool> is{false}; const auto ready = [&] { return is.load(); };"
         "dunlin::go([&] { is = true; n.notify_one(); });", "check(ready());", {}),
@@ -93,13 +106,15 @@ FRAMES = {
         "using namespace dunlin; chan<int> a, b(1); const int v = 1;", "; check(b.recv() == 1);", {}),
     "ctx = group.context()": ("dunlin::task_group group; const auto ", "; group.cancel(); check(ctx.is_done());", {}),
 }
-# Of Boost.JSON, which a program may make itself: pieces that use it are left out where it is not.
+# Of Boost.JSON, which a program may make itself: pieces that use it are left out where it is not. Likewise those of Asio, Beast and TLS.
 JSON = "boost/json/src.hpp"
+ASIO, BEAST = "boost/asio/error.hpp", "boost/beast/core/stream_traits.hpp"
+OPTIONAL = {"include/dunlin/asio.hpp": (f"<{ASIO}>", f"<{BEAST}>", "<dunlin/asio.hpp>"), "include/dunlin/tls.hpp": ("<dunlin/tls.hpp>",)}
 # Those that need dunlin::nats, and a server when they run.
 NATS = ("auto cluster = dunlin::nats::connect(", "struct order {", "const dunlin::signal_context ctx({SIGTERM, SIGINT});")
-# Not code: settings, calls that are only named; and what needs libraries that programs may have or not (examples/ has those).
+# Not code: settings, calls that are only named; and what is not for programs.
 NOT_CODE = re.compile(r"[A-Z_]+=.*|\w+\(\w*\)|[\w:.]+\(\)")
-ELSEWHERE = ("include/dunlin/asio.hpp", "include/dunlin/tls.hpp", "include/dunlin/detail/")
+ELSEWHERE = ("include/dunlin/detail/",)
 
 PREAMBLE = r"""
 #include <csignal>
@@ -196,8 +211,10 @@ def main():
     around = arguments[1] if arguments[0] == "--around" else None
     source, scratch, compiler, launcher, *libraries = arguments[2:] if around else arguments
     boost = next((p for p in ("/usr/include", os.path.join(source, "build/boost/usr/include")) if os.path.exists(os.path.join(p, JSON))), None)
+    missing = [] if os.path.exists(os.path.join(boost or "/usr/include", BEAST)) else ["include/dunlin/asio.hpp"]
+    missing += [] if any("dunlin_tls" in name for name in libraries) else ["include/dunlin/tls.hpp"]
     os.makedirs(scratch, exist_ok=True)
-    includes, bodies, runs, printed, faults, used = [], [], [], [], 0, set()
+    includes, bodies, runs, printed, faults, used, optional = [], [], [], [], 0, set(), set()
     for number, (name, code, prints) in enumerate(pieces(source)):
         if re.search(r"^int main\(", code, re.M):
             includes += re.findall(r"^#include.*\n", code, flags=re.M)
@@ -213,8 +230,9 @@ def main():
             continue
         used.add(next(begin for begin in FRAMES if code.strip().startswith(begin)))
         needs_server = code.strip().startswith(NATS)
-        if (needs_server and not around) or ("boost::json" in code and not boost):
+        if (needs_server and not around) or ("boost::json" in code and not boost) or name in missing:
             continue
+        optional.update(OPTIONAL.get(name, ()))
         before, after, replaced = frame
         for old, new in replaced.items():
             if old not in code:
@@ -236,7 +254,7 @@ def main():
 
     program = os.path.join(scratch, "snippets")
     with open(program + ".cpp", "w", encoding="utf-8") as file:
-        file.write("".join(includes) + ("#include <dunlin/nats.hpp>\n" if around else "") + (f"#include <{JSON}>\n" if boost else "") + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
+        file.write("".join(includes) + ("#include <dunlin/nats.hpp>\n" if around else "") + (f"#include <{JSON}>\n" if boost else "") + "".join(f"#include {o}\n" for o in sorted(optional)) + PREAMBLE + "".join(bodies) + "int main() {\n" + "\n".join(runs) + "\n}\n")
     command = ([launcher] if launcher else []) + [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused", "-I" + os.path.join(source, "include")]
     command += ["-isystem", boost] if boost and boost != "/usr/include" else []
     subprocess.run(command + ["-c", program + ".cpp", "-o", program + ".o"], check=True)
