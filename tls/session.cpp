@@ -68,6 +68,7 @@ session::session(net::stream network, side s, std::string_view server_name, cons
     show_certificates(c);
     if (s == side::server) {
         SSL_set_accept_state(ssl_.get());
+        c.data_->tickets.be_used_by(ssl_.get());
         if (c.data_->asks_clients) {
             SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
             // A session of a client that was not asked is not resumed: OpenSSL would not ask then either.

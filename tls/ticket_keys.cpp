@@ -1,6 +1,7 @@
 #include "ticket_keys.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include <openssl/core_names.h>
@@ -8,14 +9,33 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
+#include <openssl/x509.h>
 
 namespace dunlin::inline v0_1::tls {
 
 namespace {
 
+using clock = std::chrono::steady_clock;
+
+constexpr int periods_of_session = 84;  // a week of keys that change every two hours
+
 int index_of_keys() {
-    static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+    static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
     return index;
+}
+
+// When the session began, as its tickets have it. False: they do not.
+bool began(SSL_SESSION* session, clock::time_point& when) {
+    void* data = nullptr;
+    std::size_t size = 0;
+    if (SSL_SESSION_get0_ticket_appdata(session, &data, &size) != 1 || size != sizeof when) return false;
+    std::memcpy(&when, data, size);
+    return true;
+}
+
+bool has_expired_certificate(SSL_SESSION* session) {
+    const X509* certificate = SSL_SESSION_get0_peer(session);
+    return certificate != nullptr && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0;
 }
 
 }  // namespace
@@ -30,8 +50,12 @@ void ticket_keys::serve(SSL_CTX* context, std::chrono::nanoseconds period) {
         const std::lock_guard hold(lock_);
         period_ = period;
     }
-    if (SSL_CTX_set_ex_data(context, index_of_keys(), this) != 1) throw std::bad_alloc();
     SSL_CTX_set_tlsext_ticket_key_evp_cb(context, choose);
+    SSL_CTX_set_session_ticket_cb(context, date, judge, this);
+}
+
+void ticket_keys::be_used_by(SSL* s) {
+    if (SSL_set_ex_data(s, index_of_keys(), this) != 1) throw std::bad_alloc();
 }
 
 void ticket_keys::forget() noexcept {
@@ -42,7 +66,7 @@ void ticket_keys::forget() noexcept {
 }
 
 // With lock_. False: no random bytes are available.
-bool ticket_keys::succeed(std::chrono::steady_clock::time_point now) {
+bool ticket_keys::succeed(clock::time_point now) {
     const auto age = now - changed_;
     if (has_current_ && age < period_) return true;
     if (has_current_ && age < 2 * period_) {
@@ -62,7 +86,7 @@ bool ticket_keys::succeed(std::chrono::steady_clock::time_point now) {
 
 ticket_keys::verdict ticket_keys::current(key& k) {
     const std::lock_guard hold(lock_);
-    if (!succeed(std::chrono::steady_clock::now())) return verdict::failed;
+    if (!succeed(clock::now())) return verdict::failed;
     k = current_;
     return verdict::current;
 }
@@ -70,7 +94,7 @@ ticket_keys::verdict ticket_keys::current(key& k) {
 ticket_keys::verdict ticket_keys::named(const unsigned char* name, key& k) {
     const auto has_name = [name](const key& one) { return std::equal(one.name.begin(), one.name.end(), name); };
     const std::lock_guard hold(lock_);
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = clock::now();
     if (!succeed(now)) return verdict::failed;
     if (has_name(current_)) {
         k = current_;
@@ -83,9 +107,10 @@ ticket_keys::verdict ticket_keys::named(const unsigned char* name, key& k) {
 
 int ticket_keys::choose(
     SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt) {
-    auto& keys = *static_cast<ticket_keys*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(s), index_of_keys()));
+    auto* keys = static_cast<ticket_keys*>(SSL_get_ex_data(s, index_of_keys()));
+    if (keys == nullptr) return static_cast<int>(verdict::unknown);
     key k{};
-    verdict v = encrypt != 0 ? keys.current(k) : keys.named(name, k);
+    verdict v = encrypt != 0 ? keys->current(k) : keys->named(name, k);
     if (v == verdict::current || v == verdict::previous) {
         const EVP_CIPHER* aes = EVP_aes_256_cbc();
         char digest[] = "SHA256";
@@ -103,6 +128,31 @@ int ticket_keys::choose(
     }
     OPENSSL_cleanse(&k, sizeof k);
     return static_cast<int>(v);
+}
+
+// Before a ticket is made. One for a session that was resumed keeps its date.
+int ticket_keys::date(SSL* s, void*) {
+    SSL_SESSION* session = SSL_get_session(s);
+    clock::time_point when;
+    if (began(session, when)) return 1;
+    when = clock::now();
+    return SSL_SESSION_set1_ticket_appdata(session, &when, sizeof when);
+}
+
+bool ticket_keys::is_old(SSL_SESSION* shown) {
+    clock::time_point when;
+    const std::lock_guard hold(lock_);
+    return !began(shown, when) || clock::now() - when >= periods_of_session * period_;
+}
+
+// When a ticket was shown, and after choose() has found its key or not.
+SSL_TICKET_RETURN ticket_keys::judge(
+    SSL* s, SSL_SESSION* shown, const unsigned char*, std::size_t, SSL_TICKET_STATUS status, void* keys) {
+    const bool renew = status == SSL_TICKET_SUCCESS_RENEW;
+    if (!renew && status != SSL_TICKET_SUCCESS) return SSL_TICKET_RETURN_IGNORE_RENEW;
+    if (has_expired_certificate(shown) || static_cast<ticket_keys*>(keys)->is_old(shown))
+        return SSL_TICKET_RETURN_IGNORE_RENEW;
+    return renew || SSL_version(s) == TLS1_3_VERSION ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_USE;
 }
 
 }  // namespace dunlin::tls

@@ -6,8 +6,16 @@
 //            decrypts (the client then gets a new ticket), until it is two periods old. Keys are changed only when a
 //            ticket is made or shown, so a server without clients keeps its keys in memory, and a client that comes too
 //            late makes a full handshake.
+//            A ticket of TLS 1.3 is for one use (RFC 8446, C.4), so a client that shows one gets another. So a session
+//            may be resumed again and again, but not for ever: each ticket has within it the time of the full
+//            handshake, and after `periods_of_session` key periods there is another one, at which certificates are
+//            verified. So there is at once if the certificate that the session holds has expired.
+// Which keys OpenSSL asks the callbacks of the context with which the connection was made. A callback of the program's
+// for
+//            server names may have given it another context since, so the keys are noted at the connection.
 // Threads    Called inside OpenSSL, where nothing may park: so the lock is a std::mutex, held for a few copies.
-// Source     Go's crypto/tls: a new key each day, seven of them valid.
+// Source     Go's crypto/tls: a new key each day, seven of them valid; a session of seven days at most; none whose
+//            certificate has expired.
 #pragma once
 
 #include <array>
@@ -27,6 +35,8 @@ public:
 
     // From then on the tickets of this context use these keys. Throws std::bad_alloc.
     void serve(SSL_CTX* context, std::chrono::nanoseconds period);
+    // A server's connection; without this it gives out no tickets. Throws std::bad_alloc.
+    void be_used_by(SSL* s);
     // Tickets that were made before are worth nothing from now on.
     void forget() noexcept;
 
@@ -39,6 +49,10 @@ private:
 
     static int choose(
         SSL* s, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int encrypt);
+    static int date(SSL* s, void* keys);
+    static SSL_TICKET_RETURN judge(SSL* s, SSL_SESSION* shown, const unsigned char* name, std::size_t name_size,
+        SSL_TICKET_STATUS status, void* keys);
+    bool is_old(SSL_SESSION* shown);
     bool succeed(std::chrono::steady_clock::time_point now);
     verdict current(key& k);
     verdict named(const unsigned char* name, key& k);

@@ -107,10 +107,13 @@ public:
     /// client takes many more for a flood; TLS 1.2: one). By default there are none: a client that writes and closes
     /// without ever reading would leave them unread, and its kernel would then reset the connection. The key that
     /// encrypts them is replaced after one `key_period` and forgotten after two; a ticket of a forgotten key leads to a
-    /// full handshake.
+    /// full handshake. So does one whose session holds a client's certificate that has expired, and any after 84
+    /// periods (a week, with the default), however often the session was resumed. With TLS 1.3 each resumption brings a
+    /// new ticket.
     config& session_tickets(unsigned count, std::chrono::nanoseconds key_period = std::chrono::hours(2));
 
-    /// OpenSSL's object, for all settings that are not here.
+    /// OpenSSL's object, for all settings that are not here. It does not hold the certificates: each connection is
+    /// given those that the config has then.
     ssl_ctx_st* native_handle() const noexcept;
 
     struct data;

@@ -1,5 +1,5 @@
 // hostile_test.cpp - peers that flood, fall silent, send garbage or a byte at a time; and what a server can do while it
-// runs: other certificates, other keys.
+// runs: other certificates.
 #include <atomic>
 #include <csignal>
 #include <malloc.h>
@@ -448,106 +448,6 @@ TEST_P(TlsHostile, ACertificateIsReplacedWhileTheListenerRuns) {
         l.close();
         wg.wait();
     });
-}
-
-using session_ptr = std::shared_ptr<SSL_SESSION>;
-
-// A connection, resuming `before` if there is one. Its session, and whether it was resumed.
-std::pair<session_ptr, bool> visit(const tls::config& sc, const tls::config& cc, const session_ptr& before) {
-    auto [a, b] = net::stream_pair();
-    auto served = dunlin::spawn([&, s = tls::server(std::move(b), sc)]() mutable {
-        s.write_all("x");
-        s.close();
-    });
-    auto client = tls::client(std::move(a), "localhost", cc);
-    if (before != nullptr) SSL_set_session(client.native_handle(), before.get());
-    char c[2];
-    std::error_code ec;
-    client.read_exactly(c, ec);  // to the end: the tickets have come
-    served.get();
-    return {session_ptr(SSL_get1_session(client.native_handle()), SSL_SESSION_free),
-        SSL_session_reused(client.native_handle()) == 1};
-}
-
-TEST_P(TlsHostile, ATicketIsWorthNothingOnceCertificatesAreAskedForOrOthersTrusted) {
-    run([] {
-        for (const bool old_version : {false, true}) {
-            auto sc = server_config();
-            sc.session_tickets(1);
-            if (old_version) SSL_CTX_set_max_proto_version(sc.native_handle(), TLS1_2_VERSION);
-            auto client = client_config();
-            SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
-            const session_ptr before = visit(sc, client, nullptr).first;
-            sc.trust_from_memory(the_authority().ca.certificate);
-            const auto [after, resumed] = visit(sc, client, before);
-            EXPECT_FALSE(resumed) << "others are trusted now";
-            EXPECT_TRUE(visit(sc, client, after).second);
-            sc.require_client_certificate();
-            EXPECT_THROW(visit(sc, client, after), dunlin::io_error) << "a certificate is asked for now";
-        }
-    });
-}
-
-TEST_P(TlsHostile, KeysOfTicketsAreChangedAndForgotten) {
-    run([] {
-        for (const bool old_version : {false, true}) {
-            const auto server_with_keys_for = [&](std::chrono::nanoseconds period) {
-                auto sc = server_config();
-                sc.session_tickets(1, period);
-                if (old_version) SSL_CTX_set_max_proto_version(sc.native_handle(), TLS1_2_VERSION);
-                return sc;
-            };
-            auto client = client_config();
-            SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
-            const auto lasting = server_with_keys_for(1h);
-            EXPECT_TRUE(visit(lasting, client, visit(lasting, client, nullptr).first).second);
-            EXPECT_FALSE(visit(server_with_keys_for(1h), client, visit(lasting, client, nullptr).first).second)
-                << "each config has its own";
-
-            const auto hasty = server_with_keys_for(1ms);
-            const session_ptr s = visit(hasty, client, nullptr).first;
-            dunlin::sleep_for(10ms);
-            EXPECT_FALSE(visit(hasty, client, s).second) << "its key is forgotten";
-
-            // In its second period a key is still known. Only what was measured to be within it is looked at.
-            constexpr auto period = 400ms;
-            const auto short_lived = server_with_keys_for(period);
-            const auto begin = std::chrono::steady_clock::now();
-            const session_ptr previous = visit(short_lived, client, nullptr).first;
-            dunlin::sleep_for(period + 50ms);
-            const bool resumed = visit(short_lived, client, previous).second;
-            const bool in_time = std::chrono::steady_clock::now() - begin < 2 * period;
-            EXPECT_TRUE(resumed || !in_time);
-        }
-        EXPECT_THROW(server_config().session_tickets(1, 0s), std::invalid_argument);
-    });
-}
-
-TEST_P(TlsHostile, AKeyOfTicketsIsForgottenAfterTwoPeriodsAlsoIfItsSuccessorIsYoung) {
-    run([] {
-        constexpr auto period = 200ms;
-        auto sc = server_config();
-        sc.session_tickets(1, period);
-        auto client = client_config();
-        SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
-        const session_ptr first = visit(sc, client, nullptr).first;
-        dunlin::sleep_for(period * 3 / 2);
-        visit(sc, client, nullptr);  // the first key has a successor now
-        dunlin::sleep_for(period * 3 / 4);
-        EXPECT_FALSE(visit(sc, client, first).second) << "its key is more than two periods old";
-    });
-}
-
-TEST(TlsConfig, MoreTicketsThanAClientTakesAreRefused) {
-    auto sc = server_config();
-    sc.session_tickets(16);
-    try {
-        sc.session_tickets(17);
-        ADD_FAILURE();
-    } catch (const std::invalid_argument& e) {
-        EXPECT_NE(std::string_view(e.what()).find("16 at most"), std::string_view::npos) << e.what();
-    }
-    EXPECT_EQ(SSL_CTX_get_num_tickets(sc.native_handle()), 16u) << "nothing is changed then";
 }
 
 }  // namespace
