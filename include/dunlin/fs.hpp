@@ -18,7 +18,8 @@ namespace dunlin::inline v0_1 {
 namespace fs {
 
 /// A pipe: what is written to write_end is read from read_end. `auto [r, w] = dunlin::fs::pipe();` A write to a pipe
-/// whose read end is closed fails with std::errc::broken_pipe and raises no SIGPIPE.
+/// whose read end is closed fails with std::errc::broken_pipe and raises no SIGPIPE. Do not put it into packet mode
+/// (O_DIRECT): for that, make one with pipe2() and adopt its ends.
 struct DUNLIN_API pipe {
     /// Throws io_error.
     pipe();

@@ -88,7 +88,8 @@ public:
     /// waits in another goroutine meanwhile, it fails on TCP; on a Unix socket the kernel does not notify it.)
     void close_write();
     void close_write(std::error_code& ec) noexcept;
-    /// No more will be read.
+    /// No more will be read: a read that waits, and later ones, find the end of file. (On TCP the kernel goes on taking
+    /// what the peer sends, and a later read gets that.)
     void close_read();
     void close_read(std::error_code& ec) noexcept;
 

@@ -376,7 +376,10 @@ std::string read_all(file& f, std::error_code& ec, Read read) {
     constexpr std::size_t least_room = 512;
     std::string content;
     std::size_t got = 0;
-    content.resize(std::max(f.size(ec) + 1, least_room));  // one more, so that the end is seen without growing
+    const std::uint64_t size = f.size(ec);
+    if (!ec && size >= content.max_size()) ec = std::make_error_code(std::errc::file_too_large);
+    if (ec) return content;
+    content.resize(std::max<std::size_t>(size + 1, least_room));  // one more, so that the end is seen without growing
     while (!ec) {
         if (content.size() == got) content.resize(2 * got);
         const std::size_t n = read(mutable_buffer(content.data() + got, content.size() - got));

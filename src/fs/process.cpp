@@ -139,7 +139,7 @@ public:
             fs::close_number(ours);
             return {};
         }
-        return fs::own_pipe_end(ours, child_reads ? fs::pipe_side::write : fs::pipe_side::read, error);
+        return fs::own_pipe_end(ours, fs::pipe_writer::of_another_process, error);
     }
     int fd() const noexcept { return fd_; }
 

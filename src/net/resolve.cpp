@@ -2,6 +2,8 @@
 //
 // Known here  Numbers, a missing host, and "localhost" (RFC 6761: always this machine) need no resolver, and resolve
 //             whatever name servers do. A port's name is looked up in the system's files.
+// Not asked   A host whose last label is a number, "127.1" or "0x7f000001": no name ends so, libc would take it for an
+//             address as inet_aton() does, and a filter of addresses would not have seen one.
 // Names       lookup.h.
 #include "net/resolve.h"
 
@@ -111,6 +113,15 @@ std::vector<address> in_order(std::vector<address> all, bool by_family) {
     return all;
 }
 
+// As the URL standard tells them apart (WHATWG URL, "ends in a number").
+bool ends_in_a_number(std::string_view host) noexcept {
+    if (host.ends_with('.')) host.remove_suffix(1);
+    const std::string_view last = host.substr(host.rfind('.') + 1);
+    if (is_decimal(last)) return true;
+    constexpr std::string_view digits = "0123456789abcdefABCDEF";
+    return (last.starts_with("0x") || last.starts_with("0X")) && last.find_first_not_of(digits, 2) == last.npos;
+}
+
 // In a simulation only its own hosts have names.
 std::vector<address> host_of_simulation(
     netpoll::simulated_sockets& s, int family, std::string_view name, std::uint16_t port, std::error_code& ec) {
@@ -187,6 +198,10 @@ std::vector<address> addresses_of(
             return {};
         }
         return !passive && is_any(*number) ? this_machine(n.family, port) : std::vector{*number};
+    }
+    if (ends_in_a_number(host)) {
+        ec = errc::host_not_found;
+        return {};
     }
     if (netpoll::simulated_sockets* s = netpoll::simulated_here())
         return host_of_simulation(*s, n.family, host, port, ec);

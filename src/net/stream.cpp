@@ -70,7 +70,7 @@ void stream::set_linger(std::optional<std::chrono::seconds> time, std::error_cod
         time.has_value(), time ? static_cast<int>(std::min<std::chrono::seconds::rep>(time->count(), 32767)) : 0};
     if (!mine) {
         ec = errc::closed;
-    } else if (value.l_linger < 0) {
+    } else if (time && time->count() < 0) {
         ec = std::make_error_code(std::errc::invalid_argument);
     } else {
         ec = system_error_code(-io::system_set_option(descriptor_->fd(), SOL_SOCKET, SO_LINGER, &value, sizeof value));

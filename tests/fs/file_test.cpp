@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <sys/stat.h>
 #include <thread>
@@ -169,6 +170,13 @@ TEST_P(File, ErrorsNameThePath) {
             "pwrite " + path.native() + ": bad file descriptor");
         EXPECT_EQ(error_text([&] { file::open(path).seek(-1); }, &ec), "seek " + path.native() + ": invalid argument");
         EXPECT_EQ(error_text([&] { dunlin::fs::read_file("/tmp"); }, &ec), "read /tmp: is a directory");
+        const std::filesystem::path endless = "/dev/shm/dunlin-file-test-" + std::to_string(getpid());
+        std::ofstream(endless) << 'x';
+        if (truncate(endless.c_str(), INT64_MAX) == 0) {  // on tmpfs it can be as large
+            EXPECT_EQ(dunlin::fs::read_file(endless, ec), "");
+            EXPECT_EQ(ec, std::errc::file_too_large);
+        }
+        std::filesystem::remove(endless);
         EXPECT_EQ(error_text([&] { dunlin::fs::write_file("/dev/full", "x"); }, &ec),
             "write /dev/full: no space left on device");
         EXPECT_EQ(error_text([&] { file::adopt(-1); }, &ec), "adopt descriptor -1: bad file descriptor");

@@ -93,6 +93,27 @@ TEST_P(Process, StandardErrorGoesWhereItIsTold) {
     });
 }
 
+// In packet mode, which the writer chooses, a short read does not mean that nothing is left.
+TEST_P(Process, EachPacketOfItsOutputIsRead) {
+    run([] {
+        process child({"sleep", "60"}, {.output = process_stream::pipe});
+        const int writer = open(("/proc/" + std::to_string(child.id()) + "/fd/1").c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+        ASSERT_GE(writer, 0);
+        ASSERT_EQ(write(writer, "a", 1), 1);
+        ASSERT_EQ(write(writer, "b", 1), 1);
+        child.standard_output().set_read_deadline(10s);
+        char got[8];
+        for (const char wanted : {'a', 'b'}) {
+            std::error_code ec;
+            EXPECT_EQ(child.standard_output().read_some(got, ec), 1u) << ec.message();
+            EXPECT_EQ(got[0], wanted);
+        }
+        close(writer);
+        child.kill(SIGKILL);
+        child.wait();
+    });
+}
+
 TEST_P(Process, StartsInItsDirectoryWithItsEnvironment) {
     run([] {
         process in_root({"pwd"}, {.output = process_stream::pipe, .directory = "/"});

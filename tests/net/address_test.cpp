@@ -226,6 +226,10 @@ TEST_P(Resolve, TellsWhatItCannotFind) {
         const std::string text = text_of([&] { net::resolve(no_name); });
         EXPECT_EQ(text.rfind("resolve " + no_name + ": ", 0), 0u) << text;
         EXPECT_EQ(code_of([] { net::resolve("foo", "localhost:1"); }), bad_address);
+        for (const char* number : {"127.1:80", "0177.0.0.1:80", "0x7f000001:80", "2130706433:80", "a.0x:80", "1.2.3.4.:80"}) {
+            EXPECT_TRUE(net::resolve(number, ec).empty()) << number;
+            EXPECT_EQ(ec, host_not_found) << number;
+        }
         auto ctx = dunlin::with_cancel(dunlin::context::background());
         ctx.cancel();
         EXPECT_EQ(code_of([&] { net::resolve("a.name.invalid:1", ctx); }), std::error_code(dunlin::errc::cancelled));

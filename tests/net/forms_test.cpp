@@ -135,7 +135,9 @@ TEST_F(NetForms, TheOptionsOfAStreamHaveBoth) {
         socklen_t size = sizeof on;
         ASSERT_EQ(getsockopt(s.native_handle(), SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
         EXPECT_EQ(on, 0);
-        EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_linger(-1s, ec); }), std::errc::invalid_argument);
+        for (const std::chrono::seconds negative : {-1s, -std::chrono::seconds(1LL << 32), std::chrono::seconds::min()}) {
+            EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_linger(negative, ec); }), std::errc::invalid_argument);
+        }
         EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_read_deadline(-1s, ec); }), std::error_code());
         char c;
         EXPECT_EQ(error_of([&](std::error_code& ec) { s.read_some(&c, 1, ec); }), std::errc::timed_out);
