@@ -1,8 +1,9 @@
 // pipe.cpp - pipes.
 //
 // A read from a pipe that returns less than there was room for has emptied it (poll/fd_record.h, "Short read"), and
-// the end of the last writer is an edge of its own. That does not hold in packet mode (O_DIRECT), where each read ends at
-// a packet, and the mode is the writer's choice: so only reads from a pipe whose two ends are this library's learn from it.
+// the end of the last writer is an edge of its own. That does not hold in packet mode (O_DIRECT), where each read ends
+// at a packet, and the mode is the writer's choice: so only reads from a pipe whose two ends are this library's learn
+// from it.
 #include "fs/pipe.h"
 
 #include <cerrno>

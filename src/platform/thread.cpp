@@ -13,6 +13,7 @@
 #include <optional>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
@@ -36,7 +37,7 @@ std::size_t worker_stack_bytes() noexcept {
 #if DUNLIN_ADDRESS_SANITIZER || DUNLIN_THREAD_SANITIZER
     return 2 << 20;
 #else
-    constexpr std::size_t least = 320 << 10;  // signal_stack included
+    constexpr std::size_t least = 256 << 10;
     constexpr std::size_t many = 16384;
     static const stack_space space = space_for_stacks();
     return std::max(least, std::min(space.of_a_thread, space.addresses / 4 / many));
@@ -596,19 +597,31 @@ signal_stack::signal_stack() noexcept {
     stack_t current;
     // A sanitizer installs one of its own and takes it down itself when the thread ends.
     if (sigaltstack(nullptr, &current) == 0 && !(current.ss_flags & SS_DISABLE)) return;
+    // At least room for the kernel's frame with every vector register, and for a report to be written.
+    const std::size_t guard = page_size(), bytes = std::max<std::size_t>(64 << 10, worker_stack_bytes() / 4) & -guard;
+    void* const memory =
+        mmap(nullptr, guard + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED) return;
     stack_t ours{};
-    ours.ss_sp = memory_;
+    ours.ss_sp = static_cast<char*>(memory) + guard;
     ours.ss_size = bytes;
-    sigaltstack(&ours, nullptr);
+    if (mprotect(ours.ss_sp, bytes, PROT_READ | PROT_WRITE) != 0 || sigaltstack(&ours, nullptr) != 0) {
+        munmap(memory, guard + bytes);
+        return;
+    }
+    memory_ = memory;
+    size_ = guard + bytes;
 }
 
 signal_stack::~signal_stack() {
-    if (simulation_here() != nullptr) return;
+    if (memory_ == nullptr) return;
     stack_t current;
-    if (sigaltstack(nullptr, &current) != 0 || current.ss_sp != memory_) return;
-    stack_t none{};
-    none.ss_flags = SS_DISABLE;
-    sigaltstack(&none, nullptr);
+    if (sigaltstack(nullptr, &current) == 0 && current.ss_sp == static_cast<char*>(memory_) + page_size()) {
+        stack_t none{};
+        none.ss_flags = SS_DISABLE;
+        sigaltstack(&none, nullptr);
+    }
+    munmap(memory_, size_);
 }
 
 }  // namespace dunlin::platform

@@ -182,8 +182,9 @@ struct stack_bounds {
 stack_bounds thread_stack() noexcept;
 
 // An alternate signal stack for the calling thread while this lives, so that a handler can report that the ordinary one
-// is full. A signal stack that other code gave the thread stays. The memory is part of the frame that this lives in: a
-// thread's first.
+// is full. A signal stack that other code gave the thread stays. Handlers of the program may run on it (SA_ONSTACK),
+// and without it they would have a thread's stack: so it is large, and ends in a guard. Its pages come with the first
+// signal. If there is no memory for it, handlers run on the ordinary stack.
 class signal_stack {
 public:
     signal_stack() noexcept;
@@ -192,10 +193,8 @@ public:
     signal_stack& operator=(const signal_stack&) = delete;
 
 private:
-    // Room for the kernel's frame with every vector register, and for a report to be written.
-    static constexpr std::size_t bytes = 64 << 10;
-    // not initialised: unless the compiler is told to touch every frame, its pages come with the first signal
-    alignas(64) std::byte memory_[bytes];
+    void* memory_ = nullptr;  // the guard comes first
+    std::size_t size_ = 0;
 };
 
 }  // namespace dunlin::platform

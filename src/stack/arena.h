@@ -65,9 +65,9 @@ struct arena_stats {
     platform::guard_kind kind = platform::guard_kind::automatic;  // in force; automatic: no stack was needed yet
 };
 
-// Of the mappings that the kernel allows (vm.max_map_count): two for each of the ten thousand threads that the runtime
+// Of the mappings that the kernel allows (vm.max_map_count): four for each of the ten thousand threads that the runtime
 // may have, and some for the program and its libraries. Guards that take mappings leave so many, or half of them all.
-inline constexpr std::size_t mappings_left = 2 * std::size_t{10'000} + 8000;
+inline constexpr std::size_t mappings_left = 4 * std::size_t{10'000} + 8000;
 
 class arena {
 public:

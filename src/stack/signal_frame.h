@@ -1,9 +1,7 @@
 // signal_frame.h - where a signal handler finds what it has interrupted.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
-#include <sys/syscall.h>
 #include <ucontext.h>
 
 #include "stack/symbols.h"
@@ -88,69 +86,5 @@ private:
     mcontext_t* const registers_;
     word pc_ = 0, sp_ = 0;
 };
-
-// The signal has ended a system call that had just begun to sleep: some then end with EINTR, whatever SA_RESTART says.
-// Nothing has happened yet, so the call is made again when the handler returns. Its number is gone from the frame, but
-// stands before the syscall instruction in libc, until glibc 2.40. On CPUs other than x86-64 the first argument is gone
-// too. Where the number or the argument is gone, nothing can be done.
-inline void repeat_interrupted_call(void* handler_context) noexcept {
-#if defined(__x86_64__)
-    auto& registers = static_cast<ucontext_t*>(handler_context)->uc_mcontext.gregs;
-    if (registers[REG_RAX] != -EINTR) return;
-    const auto* pc = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-    if (pc[-2] != 0x0f || pc[-1] != 0x05 || pc[-7] != 0xb8) return;  // mov $number, %eax; syscall
-    const long number = pc[-6] | pc[-5] << 8 | pc[-4] << 16 | pc[-3] << 24;
-    switch (number) {
-    case SYS_poll:
-    case SYS_ppoll:
-    case SYS_select:
-    case SYS_pselect6:
-    case SYS_epoll_wait:
-    case SYS_epoll_pwait:
-    case SYS_nanosleep:
-    case SYS_clock_nanosleep:
-    case SYS_futex:
-    case SYS_recvfrom:
-    case SYS_recvmsg:
-    case SYS_accept:
-    case SYS_accept4:
-    case SYS_connect:
-    case SYS_sendto:
-    case SYS_sendmsg:
-    case SYS_read:
-    case SYS_write:
-    case SYS_rt_sigtimedwait:
-    case SYS_semtimedop:
-        registers[REG_RAX] = number;
-        registers[REG_RIP] -= 2;
-        break;
-    default: break;
-    }
-#else
-    static_cast<void>(handler_context);
-#endif
-}
-
-// The signal has ended a sleep of libc's nanosleep or clock_nanosleep (usleep() and std::this_thread::sleep_for() call
-// them), in which libc holds no lock. To be asked before repeat_interrupted_call(). `seen_asleep`: the thread was in
-// such a sleep just before the signal was sent. From glibc 2.41 on (and with musl) that is all that is known on x86-64:
-// its calls share one syscall instruction, before which stands no number.
-inline bool interrupts_sleep_of_libc(const void* handler_context, bool seen_asleep) noexcept {
-    const mcontext_t& registers = static_cast<const ucontext_t*>(handler_context)->uc_mcontext;
-    long number = -1;
-#if defined(__x86_64__)
-    const auto* pc = reinterpret_cast<const unsigned char*>(registers.gregs[REG_RIP]);
-    if (registers.gregs[REG_RAX] != -EINTR || pc[-2] != 0x0f || pc[-1] != 0x05) return false;
-    if (pc[-7] != 0xb8) return seen_asleep;
-    number = pc[-6] | pc[-5] << 8 | pc[-4] << 16 | pc[-3] << 24;
-#elif defined(__aarch64__)
-    static_cast<void>(seen_asleep);
-    constexpr std::uint32_t svc_0 = 0xd4000001;
-    if (static_cast<long>(registers.regs[0]) != -EINTR) return false;
-    if (reinterpret_cast<const std::uint32_t*>(registers.pc)[-1] != svc_0) return false;
-    number = static_cast<long>(registers.regs[8]);
-#endif
-    return number == SYS_nanosleep || number == SYS_clock_nanosleep;
-}
 
 }  // namespace dunlin::stack

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
+#include <sys/time.h>
 #include <unistd.h>
 #include <vector>
 
@@ -490,6 +491,25 @@ TEST_P(GoPreemptP, AGoroutineThatChangesItsSignalStackComputes) {
             wrong += i % 2 == 0 ? now.ss_flags != SS_DISABLE : now.ss_sp != ours.ss_sp;
             return wrong + (result != compute_in_integers(i));
         });
+    });
+}
+
+// What a handler with SA_ONSTACK needs it has, as on a thread whose program has set no such stack.
+TEST_P(GoPreemptP, AHandlerOnTheSignalStackMayNeedMuchOfIt) {
+    if (support::sanitized) GTEST_SKIP() << "the sanitizer's signal stack is a small one";
+    run([this] {
+        struct sigaction before {}, mine {};
+        mine.sa_handler = [](int) {
+            char much[256 << 10];
+            for (std::size_t i = 0; i < sizeof much; i += 512) *const_cast<volatile char*>(much + i) = 'x';
+        };
+        mine.sa_flags = SA_ONSTACK | SA_RESTART;
+        sigaction(SIGALRM, &mine, &before);
+        const itimerval often{{0, 1000}, {0, 1000}}, never{};
+        setitimer(ITIMER_REAL, &often, nullptr);
+        storm(procs(), [](int i) { return static_cast<long>(compute_in_integers(i) != compute_in_integers(i)); });
+        setitimer(ITIMER_REAL, &never, nullptr);
+        sigaction(SIGALRM, &before, nullptr);
     });
 }
 

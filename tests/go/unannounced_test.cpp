@@ -388,7 +388,7 @@ TEST_P(GoSyscallP, NoCallEverEndsWithEintr) {
         over = true;
         done.wait();
 #if defined(__x86_64__)
-        // Elsewhere a call cannot be made again (stack/signal_frame.h).
+        // Elsewhere a call cannot be made again (stack/interrupted_call.h).
         EXPECT_EQ(failed.load(), 0) << "of " << rounds.load() << "; usleep " << errors[0] << ", nanosleep " << errors[1]
                                     << ", poll " << errors[2] << ", select " << errors[3] << ", sem_timedwait "
                                     << errors[4];

@@ -135,7 +135,8 @@ TEST_F(NetForms, TheOptionsOfAStreamHaveBoth) {
         socklen_t size = sizeof on;
         ASSERT_EQ(getsockopt(s.native_handle(), SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
         EXPECT_EQ(on, 0);
-        for (const std::chrono::seconds negative : {-1s, -std::chrono::seconds(1LL << 32), std::chrono::seconds::min()}) {
+        using std::chrono::seconds;
+        for (const seconds negative : {-1s, -seconds(1LL << 32), seconds::min()}) {
             EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_linger(negative, ec); }), std::errc::invalid_argument);
         }
         EXPECT_EQ(error_of([&](std::error_code& ec) { s.set_read_deadline(-1s, ec); }), std::error_code());

@@ -42,6 +42,7 @@
 #include "sched/preempt/program_handler.h"
 #include "sched/preempt/safe_point.h"
 #include "sched/preempt/stack_capture.h"
+#include "stack/interrupted_call.h"
 #include "stack/sanitizer.h"
 #include "stack/signal_frame.h"
 
@@ -79,20 +80,7 @@ bool is_request(const machine* m, const siginfo_t& info) noexcept {
         m->capture.state.load(std::memory_order_relaxed) == machine_capture::asked);
 }
 
-// The kernel keeps one pending signal of a kind for a thread, so a signal of the program may replace a request, and a
-// request may arrive after it has been met. So each arrival does whatever is requested, and one that was not a request
-// goes on to the program's handler.
-void on_signal(int signal, siginfo_t* info, void* context) {
-    note_handler_return(__builtin_return_address(0));
-    machine* m = current_machine();
-    const bool seen_asleep = m != nullptr && m->asked_in_sleep.load(std::memory_order_relaxed);
-    const bool sleeps = !stack::sanitizing && stack::interrupts_sleep_of_libc(context, seen_asleep);
-    if (is_request(m, *info)) {
-        stack::repeat_interrupted_call(context);
-    } else {
-        pass_on(signal, info, context);  // first: the thread may not come back from what follows
-    }
-    if (m == nullptr) return;
+void do_what_is_asked(machine* m, void* context, bool sleeps) noexcept {
     capture_if_asked(m, context);
     if (!m->freeze_asked.load(std::memory_order_acquire)) return stop_if_asked(m, context);
     // Inside the runtime the machine will lose its goroutine in enter_slow(), or may hold a lock of the runtime.
@@ -105,6 +93,24 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     if (!m->condemned.load(std::memory_order_relaxed)) return;
     if (!sleeps && !may_stop_at(stack::interrupted_pc(context))) return;
     freeze_here(m);
+}
+
+// The kernel keeps one pending signal of a kind for a thread, so a signal of the program may replace a request, and a
+// request may arrive after it has been met. So each arrival does whatever is requested, and one that was not a request
+// goes on to the program's handler.
+void on_signal(int signal, siginfo_t* info, void* context) {
+    note_handler_return(__builtin_return_address(0));
+    machine* m = current_machine();
+    const bool seen_asleep = m != nullptr && m->asked_in_sleep.load(std::memory_order_relaxed);
+    const bool sleeps = !stack::sanitizing && stack::interrupts_sleep_of_libc(context, seen_asleep);
+    const bool ours = is_request(m, *info);
+    if (ours) {
+        stack::repeat_interrupted_call(context);
+    } else {
+        pass_on(signal, info, context);  // first: the thread may not come back from what follows
+    }
+    if (m != nullptr) do_what_is_asked(m, context, sleeps);
+    if (ours) stack::go_on_with_call(context);
 }
 
 template <class F>

@@ -36,8 +36,9 @@
 //            that may take long.
 // In calls   No signal is sent to a thread that sleeps in the kernel: its call would end with EINTR. A signal is sent
 //            only to a thread that has computed since the monitor's first look, without sleeping once (/proc counts
-//            that). It may enter a call in the microseconds between the check and the signal: on x86-64 the handler
-//            sees that and makes the call again (repeat_interrupted_call).
+//            that). It may enter a call in the microseconds between the check and the signal, or compute in one, as
+//            one that copies much does: on x86-64 the handler sees that, and the call is made again or goes on
+//            (stack/interrupted_call.h).
 // Turns      All other goroutines go first, then the preempted ones in order, with two exceptions (pop_preempted): the
 //            second goes first if its CPU is the one that is free, and one in debt misses its turn. But when their
 //            share of the time is due (retake.cpp, tell_whose_turn) one of them has a turn even if others are always

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <link.h>
 #include <sched.h>
-#include <span>
 
 #include "platform/cpu.h"
-#include "platform/memory_map.h"
+#include "stack/code.h"
+#include "stack/interrupted_call.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -25,8 +24,8 @@ struct code_range {
 
 // Filled once, before any handler is installed.
 constexpr std::size_t max_ranges = 32;
-code_range untouchable[max_ranges], readable[max_ranges];
-std::size_t untouchable_count = 0, readable_count = 0;
+code_range untouchable[max_ranges];
+std::size_t untouchable_count = 0;
 
 // ThreadSanitizer is not in this list: it holds a signal back until the thread leaves one of its functions, and calls
 // the handler then.
@@ -42,12 +41,6 @@ bool must_not_stop_in(const char* library) noexcept {
 }
 
 int note_library(dl_phdr_info* info, std::size_t, void*) {
-    for (int i = 0; i < info->dlpi_phnum && readable_count < max_ranges; ++i) {
-        const auto& segment = info->dlpi_phdr[i];
-        if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_X | PF_R)) != (PF_X | PF_R)) continue;
-        const std::uintptr_t from = info->dlpi_addr + segment.p_vaddr;
-        readable[readable_count++] = {from, from + segment.p_memsz, false};
-    }
     // The vdso has no reliable name, and no locks.
     if (info->dlpi_name == nullptr || !must_not_stop_in(info->dlpi_name)) return 0;
     for (int i = 0; i < info->dlpi_phnum && untouchable_count < max_ranges; ++i) {
@@ -67,20 +60,12 @@ constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint
 // the longest body of libc's sched_yield(): load a number, make the call, check the result
 constexpr std::uintptr_t yield_bytes = 32;
 
-// The code from `begin` to `end`, in one page; null: it can be executed and not read (PROT_EXEC alone, on a CPU with
-// protection keys). The program and its libraries say what they are. Code that was made or loaded since then is read by
-// the kernel; where that refuses to, it can be read like most code.
-const std::uint8_t* code_at(std::uintptr_t begin, std::uintptr_t end, std::span<std::uint8_t> into) noexcept {
-    for (std::size_t i = 0; i < readable_count; ++i) {
-        if (begin >= readable[i].begin && end <= readable[i].end) return reinterpret_cast<const std::uint8_t*>(begin);
-    }
-    const long n = platform::read_own_memory(begin, into.data(), end - begin);
-    if (n == -EFAULT) return nullptr;
-    return n == static_cast<long>(end - begin) ? into.data() : reinterpret_cast<const std::uint8_t*>(begin);
-}
 }  // namespace
 
-void note_unsafe_points() noexcept { dl_iterate_phdr(note_library, nullptr); }
+void note_unsafe_points() noexcept {
+    dl_iterate_phdr(note_library, nullptr);
+    stack::note_readable_code();
+}
 
 bool spins_at(std::uintptr_t pc) noexcept {
     const auto yield = reinterpret_cast<std::uintptr_t>(&sched_yield);
@@ -88,7 +73,7 @@ bool spins_at(std::uintptr_t pc) noexcept {
     const std::uintptr_t begin = std::max(pc & ~(page - 1), pc - hint_is_near),
         end = std::min((pc | (page - 1)) + 1, pc + hint_is_near);
     std::array<std::uint8_t, 2 * hint_is_near> copy;
-    const std::uint8_t* const code = code_at(begin, end, copy);
+    const std::uint8_t* const code = stack::code_at(begin, end, copy);
     if (code == nullptr) return false;
     for (std::uintptr_t at = begin; at + platform::spin_hint_bytes <= end; at += platform::spin_hint_step) {
         if (platform::is_spin_hint(code + (at - begin))) return true;
@@ -104,6 +89,7 @@ bool is_in_unwinder(std::uintptr_t pc) noexcept {
 }
 
 bool may_stop_at(std::uintptr_t pc) noexcept {
+    if (stack::goes_on_with_call(reinterpret_cast<const void*>(pc))) return false;
     for (std::size_t i = 0; i < untouchable_count; ++i) {
         if (pc >= untouchable[i].begin && pc < untouchable[i].end) return false;
     }

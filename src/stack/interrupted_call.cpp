@@ -1,0 +1,141 @@
+#include "stack/interrupted_call.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include "stack/code.h"
+
+#if defined(__x86_64__)
+// rest_of_call_x86_64.S
+extern "C" [[gnu::visibility("hidden")]] const char dunlin_rest_of_call[], dunlin_rest_of_call_end[];
+#endif
+
+namespace dunlin::inline v0_1::stack {
+
+#if defined(__x86_64__)
+
+namespace {
+
+auto& registers_of(void* context) noexcept { return static_cast<ucontext_t*>(context)->uc_mcontext.gregs; }
+auto& registers_of(const void* context) noexcept { return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs; }
+
+// The code before an address: nothing that is known, a system call, or one with its number: mov $number, %eax; syscall.
+struct code_before {
+    bool calls = false;
+    long number = -1;
+};
+
+code_before look_before(greg_t address) noexcept {
+    const auto pc = static_cast<std::uintptr_t>(address);
+    std::array<std::uint8_t, 7> copy;
+    const std::uint8_t* const syscall = code_at(pc - 2, pc, copy);
+    if (syscall == nullptr || syscall[0] != 0x0f || syscall[1] != 0x05) return {};
+    const std::uint8_t* const load = code_at(pc - 7, pc, copy);
+    if (load == nullptr || load[0] != 0xb8) return {true};
+    return {true, load[1] | load[2] << 8 | load[3] << 16 | load[4] << 24};
+}
+
+// Those that the kernel does not restart when they are interrupted in a sleep, or not always, and that have done
+// nothing then.
+bool may_be_made_again(long number) noexcept {
+    switch (number) {
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_futex:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_recvmmsg:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+    case SYS_read:
+    case SYS_readv:
+    case SYS_preadv:
+    case SYS_write:
+    case SYS_writev:
+    case SYS_pwritev:
+    case SYS_rt_sigtimedwait:
+    case SYS_semop:
+    case SYS_semtimedop:
+    case SYS_msgrcv:
+    case SYS_msgsnd:
+    case SYS_io_getevents: return true;
+    default: return false;
+    }
+}
+
+bool moves_all(long number, long flags) noexcept {
+    return number == SYS_write || number == SYS_sendto || (number == SYS_recvfrom && (flags & MSG_WAITALL) != 0);
+}
+
+}  // namespace
+
+void repeat_interrupted_call(void* handler_context) noexcept {
+    auto& registers = registers_of(handler_context);
+    if (registers[REG_RAX] != -EINTR) return;
+    const long number = look_before(registers[REG_RIP]).number;
+    if (!may_be_made_again(number)) return;
+    registers[REG_RAX] = number;
+    registers[REG_RIP] -= 2;
+}
+
+bool interrupts_sleep_of_libc(const void* handler_context, bool seen_asleep) noexcept {
+    const auto& registers = registers_of(handler_context);
+    if (registers[REG_RAX] != -EINTR) return false;
+    const code_before code = look_before(registers[REG_RIP]);
+    if (code.number == -1) return code.calls && seen_asleep;
+    return code.number == SYS_nanosleep || code.number == SYS_clock_nanosleep;
+}
+
+void go_on_with_call(void* handler_context) noexcept {
+    auto& registers = registers_of(handler_context);
+    // A system call leaves the address behind it in rcx. Without this, the registers may be those of another
+    // instruction's, from which a jump has led here.
+    if (registers[REG_RCX] != registers[REG_RIP]) return;
+    const greg_t moved = registers[REG_RAX], wanted = registers[REG_RDX];
+    if (moved <= 0 || moved >= wanted) return;
+    const long number = look_before(registers[REG_RIP]).number;
+    if (!moves_all(number, registers[REG_R10])) return;
+    registers[REG_RAX] = number;
+    registers[REG_R11] = moved;
+    registers[REG_RIP] = static_cast<greg_t>(reinterpret_cast<std::uintptr_t>(dunlin_rest_of_call));
+}
+
+bool goes_on_with_call(const void* code) noexcept {
+    return code >= dunlin_rest_of_call && code < dunlin_rest_of_call_end;
+}
+
+#else
+
+void repeat_interrupted_call(void*) noexcept {}
+
+bool interrupts_sleep_of_libc(const void* handler_context, bool) noexcept {
+    const mcontext_t& registers = static_cast<const ucontext_t*>(handler_context)->uc_mcontext;
+    constexpr std::uint32_t svc_0 = 0xd4000001;
+    if (static_cast<long>(registers.regs[0]) != -EINTR) return false;
+    if (reinterpret_cast<const std::uint32_t*>(registers.pc)[-1] != svc_0) return false;
+    const auto number = static_cast<long>(registers.regs[8]);
+    return number == SYS_nanosleep || number == SYS_clock_nanosleep;
+}
+
+void go_on_with_call(void*) noexcept {}
+
+bool goes_on_with_call(const void*) noexcept { return false; }
+
+#endif
+
+}  // namespace dunlin::stack
