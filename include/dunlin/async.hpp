@@ -94,8 +94,9 @@ struct async_result<F, Args...> : std::type_identity<void> {};  // a static_asse
 /// f, args   Decay-copied as by std::thread, and destroyed where f ran, before the future is ready. The goroutine_local
 ///           values are destroyed before that, too.
 /// Blocks    Nothing. With launch::async THE LAST FUTURE'S DESTRUCTOR WAITS until f has ended, as that of std::async
-///           does: a caller that drops the future waits for f, as if it had called f itself. go() starts a goroutine
-///           that is not waited for; spawn() is cheaper where the caller waits anyway.
+///           does: a caller that drops the future waits for f, as if it had called f itself. (If a plain thread has
+///           called async(), f goes on whatever run() returns meanwhile, also while static objects are destroyed.) go()
+///           starts a goroutine that is not waited for; spawn() is cheaper where the caller waits anyway.
 /// Order     Everything before the call happens before f; everything that f does happens before the return of the
 ///           waits.
 /// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither of the two, or
@@ -113,7 +114,8 @@ template <class F, class... Args>
         if ((policy & launch::async) == launch::async) {
             using frame = detail::async_frame<result, call>;
             auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);
-            detail::launch<frame>(nullptr, std::source_location(), detail::end_kind::detached, nullptr, frame::entry,
+            detail::launch<frame, true>(nullptr, std::source_location(), detail::end_kind::detached, nullptr,
+                frame::entry,
                 state.get(), std::forward<F>(f), std::forward<Args>(args)...);
             return detail::future_access::make(state.release());
         }

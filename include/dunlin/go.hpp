@@ -86,17 +86,19 @@ struct destroy_at_exit {
 };
 
 // Constructs Frame in a new goroutine and starts it. Inlined, like all its callers that have no source location: make()
-// then notes its return address, which lies in the program's own function.
-template <class Frame, class... Values>
+// then notes its return address, which lies in the program's own function. `Owned`: an object waits for its end, as
+// those of std wait for a thread.
+template <class Frame, bool Owned = false, class... Values>
 [[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind,
     const void* group, void (*entry)(void*), Values&&... values) {
     static_assert(alignof(Frame) <= 64,
         "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
     const new_goroutine n = make(sizeof(Frame), alignof(Frame), options, where);
-    if constexpr (std::is_nothrow_constructible_v<Frame, Values...>) {
+    if constexpr (std::is_nothrow_constructible_v<Frame, Values...> && !Owned) {
         ::new (n.frame) Frame(std::forward<Values>(values)...);
     } else {
         try {
+            if constexpr (Owned) give_to_owner(n);
             ::new (n.frame) Frame(std::forward<Values>(values)...);
         } catch (...) {
             discard(n);

@@ -48,6 +48,9 @@ struct jthread_frame {
 /// If the waiter needs the goroutine's result or its exception, use task<T>. dunlin's own waits end with a context:
 /// `dunlin::with_stop_token(ctx, token)` makes one from the token; condition_variable_any waits with the token itself.
 ///
+/// Owner     One that a plain thread starts goes on until it ends, whatever run() returns meanwhile, and a static
+///           object may join it. One that a goroutine starts ends with its run(), as all others do; if a static object
+///           then joins it, the process ends with a report.
 /// Errors    An exception that leaves f ends the process, as from go() (std: std::terminate). exit_goroutine() in f
 ///           ends it as a return does.
 /// Callbacks Those of std::stop_callback run in the goroutine or thread that asks to stop. They must not park: the
@@ -156,7 +159,7 @@ private:
     [[gnu::always_inline]] void launch(const go_options* options, Values&&... values) {
         using frame = detail::jthread_frame<Call>;
         constexpr auto kind = detail::end_kind::joinable;
-        const detail::new_goroutine n = detail::launch<frame>(
+        const detail::new_goroutine n = detail::launch<frame, true>(
             options, std::source_location(), kind, nullptr, frame::entry, std::in_place,
                 std::forward<Values>(values)...);
         handle_ = n.g;

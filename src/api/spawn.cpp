@@ -11,8 +11,11 @@
 #include "api/exit.h"
 #include "api/settings.h"
 #include "park/join.h"
+#include "platform/text.h"
+#include "platform/thread.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/start_many.h"
+#include "sched/preempt/crash.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/queues/global_queue.h"
 
@@ -87,6 +90,10 @@ new_goroutine make(std::size_t bytes, std::size_t align, const go_options* optio
     return {reinterpret_cast<goroutine_handle*>(g), g->inline_frame};
 }
 
+void give_to_owner(new_goroutine n) {
+    if (sched::current_goroutine() == nullptr) sched::set_independent(sched::extra_of(of(n.g)), true);
+}
+
 // No goroutine runs it in place: it has a stack of its own size, or outlives the run() of one that joins it.
 static bool needs_own_stack(const sched::goroutine* g) noexcept {
     return (g->flags & sched::goroutine::own_stack) != 0 || g->independent();
@@ -137,7 +144,22 @@ void start_all(const new_goroutines& l) noexcept {
 }
 
 void discard(new_goroutine n) noexcept { sched::discard_goroutine(of(n.g)); }
-void join(goroutine_handle* g, std::source_location where) noexcept { park::join(of(g), where); }
+
+// The thread that ends the process joins a goroutine that was stopped: it would never go on.
+static void check_may_end(const sched::goroutine* g) noexcept {
+    if (sched::current_goroutine() != nullptr) return;
+    if (g->state.load(std::memory_order_acquire) != sched::goroutine_state::frozen) return;
+    if (sched::the_scheduler.exiting.load(std::memory_order_relaxed) != platform::thread_id()) return;
+    platform::text_writer text(-1);
+    text << "a static object waits for goroutine " << g->id << ", which the end of its run() has stopped: join it before, "
+         << "or start it from a plain thread";
+    sched::report_misuse(text.view());
+}
+
+void join(goroutine_handle* g, std::source_location where) noexcept {
+    check_may_end(of(g));
+    park::join(of(g), where);
+}
 bool has_ended(const goroutine_handle* g) noexcept { return park::has_ended(of(g)); }
 void release(goroutine_handle* g) noexcept { sched::release_goroutine(of(g)); }
 void detach(goroutine_handle* g) noexcept { park::detach(of(g)); }

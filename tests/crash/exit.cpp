@@ -282,6 +282,44 @@ int an_independent_goroutine_waits_for_run() {
     return 0;
 }
 
+// ---- static objects that wait for what a plain thread has started ----
+
+dunlin::jthread static_thread;
+dunlin::future<int> static_future;
+
+void start_for_static_objects() {
+    static_thread = dunlin::jthread([](std::stop_token stop) {
+        while (!stop.stop_requested()) dunlin::sleep_for(1ms);
+        for (int i = 0; i < 100; ++i) dunlin::yield();
+        std::puts("asked to stop");
+    });
+    static_future = dunlin::async([] {
+        dunlin::sleep_for(50ms);
+        std::puts("ended");
+        return 1;
+    });
+}
+
+int static_objects_wait_for_goroutines() {
+    start_for_static_objects();
+    return 0;
+}
+
+int static_objects_wait_after_an_unrelated_run() {
+    start_for_static_objects();
+    dunlin::run([] { dunlin::sleep_for(5ms); });
+    std::exit(0);
+}
+
+int a_static_object_waits_for_a_goroutine_of_a_run() {
+    dunlin::run([] {
+        static_thread = dunlin::jthread([](std::stop_token stop) {
+            while (!stop.stop_requested()) dunlin::sleep_for(1ms);
+        });
+    });
+    return 0;
+}
+
 int static_destructor_uses_the_runtime_without_run() {
     the_late_user.armed = true;
     dunlin::go(parks);
@@ -553,6 +591,9 @@ constexpr support::scenario all[] = {
     {"static_destructor_uses_the_runtime_after_exit_in_a_goroutine",
         static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
     {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
+    {"static_objects_wait_for_goroutines", static_objects_wait_for_goroutines},
+    {"static_objects_wait_after_an_unrelated_run", static_objects_wait_after_an_unrelated_run},
+    {"a_static_object_waits_for_a_goroutine_of_a_run", a_static_object_waits_for_a_goroutine_of_a_run},
     {"exit_handler_uses_the_runtime", exit_handler_uses_the_runtime},
     {"exit_in_an_independent_goroutine", exit_in_an_independent_goroutine},
     {"an_independent_goroutine_waits_for_run", an_independent_goroutine_waits_for_run},

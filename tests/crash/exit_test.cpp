@@ -137,6 +137,21 @@ TEST_F(StaticDestructors, MayUseTheRuntimeWithoutRun) {
     EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
 }
 
+TEST_F(StaticDestructors, MayWaitForWhatAPlainThreadHasStarted) {
+    for (const char* scenario : {"static_objects_wait_for_goroutines", "static_objects_wait_after_an_unrelated_run"}) {
+        const auto r = leave(scenario);
+        EXPECT_EQ(r.status, 0) << scenario << r;
+        EXPECT_NE(r.out.find("asked to stop\n"), std::string::npos) << scenario << r;
+        EXPECT_NE(r.out.find("ended\n"), std::string::npos) << scenario << r;
+    }
+}
+
+TEST_F(StaticDestructors, ThatWaitForWhatTheEndOfARunHasStoppedAreReported) {
+    const auto r = leave("a_static_object_waits_for_a_goroutine_of_a_run");
+    EXPECT_NE(r.status, 0) << r;
+    EXPECT_NE(r.err.find("a static object waits for goroutine"), std::string::npos) << r;
+}
+
 TEST_F(StaticDestructors, AndExitHandlersMayStartGoroutines) {
     const auto r = leave("exit_handler_uses_the_runtime");
     EXPECT_EQ(r.status, 0) << r;

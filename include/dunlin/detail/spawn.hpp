@@ -41,6 +41,10 @@ DUNLIN_API new_goroutine make(std::size_t bytes, std::size_t align, const go_opt
 /// Makes it runnable. `entry(frame)` runs the callable and destroys it. `group`: a waiter of this group may run it in
 /// place (null: no waiter; joinable: itself).
 DUNLIN_API void start(new_goroutine n, void (*entry)(void*), end_kind kind, const void* group) noexcept;
+/// Before it starts, for an object that waits for its end: if a plain thread makes it, it belongs to no run(), and goes
+/// on until it ends, as a thread would, when the static objects of the program are destroyed as well. Throws
+/// std::bad_alloc.
+DUNLIN_API void give_to_owner(new_goroutine n);
 /// Gives the goroutine back unused.
 DUNLIN_API void discard(new_goroutine n) noexcept;
 

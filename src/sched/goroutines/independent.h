@@ -7,7 +7,8 @@
 //            starts is independent too. The end of a run() leaves it alone, wherever it is, and everything that it
 //            waits for: its timers do not end with the run (heap.h, ends_with_run), and contexts that it makes belong
 //            to none. It ends by itself; no run() waits for it. At the exit of the process it goes on as the program's
-//            threads do. (What the program itself starts from a plain thread belongs to the run() of that moment.)
+//            threads do. (What the program itself starts from a plain thread belongs to the run() of that moment, but
+//            for a jthread and async(): an object waits for their end, which may be a static one.)
 //            So code that decides what ends with a run() asks ends_with_run(), not whether it runs in a goroutine.
 // Data       goroutine_extra::independent, constant after the start. A goroutine makes its extra part inside the
 //            runtime, so that the thread that has stopped the world may look at it.
