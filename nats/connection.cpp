@@ -258,8 +258,10 @@ message cluster::request(
     all.emplace_back("Dunlin-Timeout-Ms", std::to_string(std::max<std::int64_t>(limit / detail::millisecond, 0)));
     if (const std::string* trace = ctx.value(trace_id)) all.emplace_back("Dunlin-Trace", *trace);
     message answer = connection_->ask("request", subject, data, all, ctx, false, false);
-    if (const auto words = answer.header("Dunlin-Error")) {
-        throw error(answer.header("Dunlin-Busy") ? errc::busy : errc::handler_failed, "request", subject, *words);
+    const auto words = answer.header("Dunlin-Error");
+    if (words || answer.header("Dunlin-Failed")) {
+        throw error(
+            answer.header("Dunlin-Busy") ? errc::busy : errc::handler_failed, "request", subject, words.value_or(""));
     }
     return answer;
 }

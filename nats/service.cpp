@@ -1,5 +1,11 @@
 // service.cpp - a goroutine for each request, with a bound on their number; a caller that no longer waits sends its
 // reply subject to _DUNLIN.CANCEL.<subject>.
+//
+// Answers   In an answer that is none, Dunlin-Failed says so, Dunlin-Error why, and Dunlin-Busy that no handler was
+//           called.
+// Ends      A handler may end its goroutine (exit_goroutine()): of what stands behind its call then only catch (...)
+//           blocks and destructors run. So the answer, and what the request and its goroutine have taken, are in the
+//           destructors of `request_under_way` and `place`.
 #include <deque>
 #include <unordered_map>
 
@@ -7,10 +13,20 @@
 #include <dunlin/nats/service.hpp>
 
 #include "connection.h"
+#include "text.h"
 
 namespace dunlin::inline v0_1::nats {
 
 namespace detail {
+
+namespace {
+
+headers failed(const std::string& why) {
+    const std::string words = one_line(why);
+    return {{"Dunlin-Failed", "1"}, {"Dunlin-Error", is_blank(words) ? "exception" : words}};
+}
+
+}  // namespace
 
 struct service final : std::enable_shared_from_this<service> {
     service(std::shared_ptr<connection> c, request_handler h, serve_options o)
@@ -28,57 +44,89 @@ struct service final : std::enable_shared_from_this<service> {
                 what = queue;
             }
         });
-        if (what == refuse)
-            return answer(m, "", {{"Dunlin-Error", "as many requests as it takes"}, {"Dunlin-Busy", "1"}});
-        if (what != begin) return;
-        dunlin::detail::go_for(
-            server, [self = shared_from_this(), m = std::move(m)]() mutable { self->run(std::move(m)); });
+        if (what == refuse) {
+            headers h = failed("as many requests as it takes");
+            h.emplace_back("Dunlin-Busy", "1");
+            return answer(m, "", h);
+        }
+        if (what == begin) start(std::move(m));
     }
 
-    void run(message m) {
-        for (;;) {
-            handle(m);
-            bool more = false;
-            locked(mutex, [&] {
-                if (!waiting.empty() && !cancelled) {
-                    m = std::move(waiting.front());
-                    waiting.pop_front();
-                    more = true;
-                } else if (--running == 0 && over) {
-                    last = true;
-                }
-            });
-            if (more) continue;
-            if (locked(mutex, [&] { return std::exchange(last, false); })) idle.try_send(std::monostate());
-            return;
-        }
+    // In a goroutine, whose place is taken already.
+    void start(message m) {
+        dunlin::detail::go_for(server, [self = shared_from_this(), m = std::move(m)]() mutable {
+            const place mine(*self);
+            do {
+                self->handle(m);
+            } while (self->next(m));
+        });
     }
+
+    // Takes the request that has waited longest. With `leaves` the caller gives its place back if there is none.
+    bool next(message& m, bool leaves = false) {
+        bool last = false;
+        const bool more = locked(mutex, [&] {
+            if (!waiting.empty() && !cancelled) {
+                m = std::move(waiting.front());
+                waiting.pop_front();
+                return true;
+            }
+            last = leaves && --running == 0 && over;
+            return false;
+        });
+        if (last) idle.try_send(std::monostate());
+        return more;
+    }
+
+    // One of options.at_once, for as long as a goroutine takes requests.
+    struct place {
+        explicit place(service& s) noexcept : of(s) {}
+        place(const place&) = delete;
+        place& operator=(const place&) = delete;
+        ~place() {
+            // One may have come since the goroutine looked; and it has not looked if a handler has ended it.
+            if (message m; of.next(m, true)) of.start(std::move(m));
+        }
+        service& of;
+    };
+
+    struct request_under_way {
+        request_under_way(service& s, const message& m, cancellable c)
+            : of(s), request(m), reply(m.reply()), ctx(std::move(c)) {
+            locked(of.mutex, [&] { of.under_way.emplace(reply, ctx); });
+        }
+        request_under_way(const request_under_way&) = delete;
+        request_under_way& operator=(const request_under_way&) = delete;
+        ~request_under_way() {
+            locked(of.mutex, [&] { of.under_way.erase(reply); });
+            ctx.cancel();
+            of.answer(request, text, answered || !h.empty() ? h : failed("the handler has ended its goroutine"));
+        }
+        service& of;
+        const message& request;
+        const std::string reply;
+        const cancellable ctx;
+        bool answered = false;
+        std::string text;
+        headers h;  // why not
+    };
 
     void handle(const message& m) {
-        const std::string reply(m.reply());
         context base = all;
         if (const auto trace = m.header("Dunlin-Trace")) base = with_value(base, trace_id, *trace);
         const auto timeout = m.header("Dunlin-Timeout-Ms");
-        const cancellable ctx =
+        request_under_way r(*this, m,
             timeout ? with_timeout(base, std::chrono::milliseconds(std::strtoll(timeout->c_str(), nullptr, 10)))
-                    : with_cancel(base);
-        locked(mutex, [&] { under_way.emplace(reply, ctx); });
-        std::string text;
-        headers h;
+                    : with_cancel(base));
         try {
-            text = handler(m, ctx);
+            r.text = handler(m, r.ctx);
+            r.answered = true;
         } catch (const std::exception& e) {
-            std::string words = e.what();
-            for (char& c : words) {
-                if (static_cast<unsigned char>(c) < ' ') c = ' ';
-            }
-            h.emplace_back("Dunlin-Error", words.empty() ? "exception" : words);
+            r.h = failed(e.what());
         } catch (...) {
-            h.emplace_back("Dunlin-Error", "not an std::exception");
+            // null while exit_goroutine() passes; it goes on when this block ends
+            if (std::current_exception()) r.h = failed("not an std::exception");
         }
-        locked(mutex, [&] { under_way.erase(reply); });
-        ctx.cancel();
-        answer(m, text, h);
     }
 
     void answer(const message& m, const std::string& text, const headers& h) noexcept {
@@ -86,7 +134,7 @@ struct service final : std::enable_shared_from_this<service> {
         try {
             const failure f = link->publish(std::string(m.reply()), "", text, h, true);
             if (f.is(errc::payload_too_large))
-                static_cast<void>(link->publish(std::string(m.reply()), "", "", {{"Dunlin-Error", f.words}}, true));
+                static_cast<void>(link->publish(std::string(m.reply()), "", "", failed(f.words), true));
         } catch (const std::exception&) {
             // The caller gives up at its deadline.
         }
@@ -145,7 +193,7 @@ struct service final : std::enable_shared_from_this<service> {
     std::deque<message> waiting;
     std::unordered_map<std::string, cancellable> under_way;  // by reply subject
     std::size_t running = 0;
-    bool over = false, cancelled = false, last = false;
+    bool over = false, cancelled = false;
     bool begins = true;  // serve() has not returned
     failure refusal;     // the server does not permit the subject
 };

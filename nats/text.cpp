@@ -193,6 +193,16 @@ std::optional<std::uint64_t> read_base36(std::string_view text) noexcept {
     return n;
 }
 
+bool is_blank(std::string_view text) noexcept { return text.find_first_not_of(" \t\n\v\f\r") == text.npos; }
+
+std::string one_line(std::string_view text) {
+    std::string line(text);
+    for (char& c : line) {
+        if (static_cast<unsigned char>(c) < ' ') c = ' ';
+    }
+    return line;
+}
+
 std::string unique_name() {
     static const std::string process = [] {
         std::random_device random;

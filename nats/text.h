@@ -30,4 +30,9 @@ std::string unique_name();
 std::string base36(std::uint64_t n);
 std::optional<std::uint64_t> read_base36(std::string_view text) noexcept;
 
+// Nothing but what isspace() takes for white space in the C locale, or nothing at all.
+bool is_blank(std::string_view text) noexcept;
+// With a blank for each control character.
+std::string one_line(std::string_view text);
+
 }  // namespace dunlin::nats::detail

@@ -87,6 +87,74 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
     });
 }
 
+// The words of the error of a request, with its code before them; the answer, if there is no error.
+std::string outcome_of(const nats::cluster& cluster, const std::string& subject, std::string_view data) {
+    try {
+        return std::string(
+            cluster.request(subject, data, dunlin::with_timeout(dunlin::context::background(), 10s)).data());
+    } catch (const nats::error& e) {
+        return (e.code() == nats::errc::handler_failed ? "failed: " : "? ") + e.words();
+    } catch (const dunlin::context_cancelled&) {
+        return "no answer";
+    }
+}
+
+TEST_F(nats_message, AHandlerThatFailsIsNotTakenForOneThatAnswers) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto server = nats::serve(cluster, "fails", [](const nats::message& m, const dunlin::context&) -> std::string {
+            if (m.data() == "7") throw 7;
+            throw std::runtime_error(std::string(m.data()));
+        });
+        EXPECT_EQ(outcome_of(cluster, "fails", "a\nb"), "failed: a b");
+        for (const char* blank : {"", " ", "\n", "\t \r\n", "\v"})
+            EXPECT_EQ(outcome_of(cluster, "fails", blank), "failed: exception");
+        EXPECT_EQ(outcome_of(cluster, "fails", "7"), "failed: not an std::exception");
+        // Either header is enough.
+        auto other = cluster.subscribe("other");
+        dunlin::go([&] {
+            for (const char* name : {"Dunlin-Failed", "Dunlin-Error"})
+                cluster.publish(std::string(other.recv()->reply()), "looks like an answer", {{name, "1"}});
+        });
+        EXPECT_EQ(outcome_of(cluster, "other", ""), "failed: ");
+        EXPECT_EQ(outcome_of(cluster, "other", ""), "failed: 1");
+        server.close();
+        cluster.close();
+    });
+}
+
+// Of what stands behind the handler's call, only destructors run then.
+TEST_F(nats_message, AHandlerThatEndsItsGoroutineIsAnsweredForAndGivesUpItsPlace) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        const auto handler = [](const nats::message& m, const dunlin::context&) -> std::string {
+            dunlin::sleep_for(2ms);  // others wait for the place meanwhile
+            if (m.data() == "exit") dunlin::exit_goroutine();
+            return "done";
+        };
+        for (const bool drains : {false, true}) {
+            auto server = nats::serve(cluster, "work", handler, {.at_once = 1, .queued = 100});
+            std::atomic<int> done{0}, ended{0};
+            dunlin::wait_group all;
+            for (int i = 0; i < 40; ++i) {
+                all.go([&, i] {
+                    const std::string outcome = outcome_of(cluster, "work", i % 4 == 3 ? "go on" : "exit");
+                    ++(outcome == "done" ? done : ended);
+                    EXPECT_TRUE(outcome == "done" || outcome == "failed: the handler has ended its goroutine")
+                        << outcome;
+                });
+            }
+            all.wait();
+            EXPECT_EQ(done, 10);
+            EXPECT_EQ(ended, 30);
+            if (drains) server.drain();
+        }
+        cluster.close();
+    });
+}
+
 // They work for the thread that serves; a run() of another thread has nothing to do with them.
 TEST_F(nats_message, TheHandlersOfAPlainThreadGoOnWhenRunsEnd) {
     nats_servers servers;

@@ -12,6 +12,7 @@ using support::code_of;
 using support::moody;
 using support::nats_servers;
 using support::number;
+using support::leaving;
 using nats_queue = support::nats_test;
 
 TEST_F(nats_queue, WhatIsSentIsDeliveredOnceAndIsDone) {
@@ -176,6 +177,55 @@ TEST_F(nats_queue, ACodecThatThrowsNoExceptionOfTheLibrarysIsADeadLetterToo) {
         auto letter = jobs.dead().consume().recv();
         EXPECT_EQ((*letter)->reason, "does not decode: not an std::exception");
         letter->done();
+        cluster.close();
+    });
+}
+
+TEST_F(nats_queue, AJobInWhoseCodecOrHandlerAGoroutineEndsIsHandedBack) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls());
+        auto jobs = cluster.queue<leaving>("jobs", {.max_deliveries = 2});
+        auto consumer = jobs.consume({.in_flight = 1});
+        const auto in_a_goroutine = [](const auto& f) {
+            dunlin::wait_group one;
+            one.go([&] {
+                f();
+                ADD_FAILURE() << "it goes on";
+            });
+            one.wait();
+        };
+        cluster.publish("jobs", "exit");
+        for (int i = 0; i < 2; ++i) in_a_goroutine([&] { consumer.recv(); });
+        EXPECT_FALSE(consumer.recv_for(1s));
+        EXPECT_EQ(cluster.stats().handed_back, 2u);
+        EXPECT_EQ(cluster.stats().rejected, 1u);
+        jobs.send({});
+        in_a_goroutine([&] {
+            dunlin::select(nats::on_delivery(consumer, [](std::optional<nats::delivery<leaving>> d) {
+                EXPECT_TRUE(d);
+                dunlin::exit_goroutine();
+            }));
+        });
+        auto again = consumer.recv();
+        ASSERT_TRUE(again);
+        EXPECT_EQ(again->deliveries(), 2u);
+        again->done();
+        auto bucket = cluster.bucket<leaving>("b");
+        auto texts = cluster.bucket<std::string>("b");
+        auto watch = bucket.watch();
+        auto all = cluster.subscribe("s");
+        texts.put("k", "exit");
+        in_a_goroutine([&] { bucket.get("k"); });
+        in_a_goroutine([&] { watch.recv(); });
+        texts.put("k", "stay");
+        in_a_goroutine([&] { dunlin::select(nats::on_change(watch, [](const auto&) { dunlin::exit_goroutine(); })); });
+        cluster.publish("s", "1");
+        cluster.publish("s", "2");
+        in_a_goroutine([&] { dunlin::select(nats::on_message(all, [](const auto&) { dunlin::exit_goroutine(); })); });
+        EXPECT_EQ(all.recv()->data(), "2");
+        texts.put("k", "stay again");
+        EXPECT_TRUE(watch.recv().value);
         cluster.close();
     });
 }

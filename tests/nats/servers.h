@@ -21,6 +21,9 @@ struct number {
 // One whose codec throws what is no exception.
 struct moody {};
 
+// One whose codec ends the goroutine in which it reads "exit".
+struct leaving {};
+
 }  // namespace support
 
 template <>
@@ -33,6 +36,15 @@ template <>
 struct dunlin::nats::codec<support::moody> {
     static std::string encode(const support::moody&) { return ""; }
     static support::moody decode(std::string_view) { throw 7; }
+};
+
+template <>
+struct dunlin::nats::codec<support::leaving> {
+    static std::string encode(const support::leaving&) { return "stay"; }
+    static support::leaving decode(std::string_view bytes) {
+        if (bytes == "exit") dunlin::exit_goroutine();
+        return {};
+    }
 };
 
 namespace support {

@@ -29,7 +29,7 @@ enum class errc {
     slow_consumer,      ///< the reader was too slow, and the subscription's policy is to fail
     wrong_revision,     ///< the key has changed meanwhile
     busy,               ///< the server has as many requests as it accepts
-    handler_failed,     ///< the server's handler has thrown; the words are the exception's
+    handler_failed,     ///< the server's handler has thrown; the words are the exception's ("exception" if it has none)
     closed,             ///< the cluster, or what belongs to it, was closed here
     refused,            ///< anything else that the server refuses; its words say why
 };

@@ -22,7 +22,8 @@ struct serve_options {
 };
 
 /// Makes the answer to a request. `ctx` is done at the caller's deadline, when the caller no longer waits, and when the
-/// server is closed; it has the caller's trace_id. If the handler throws, the caller gets errc::handler_failed.
+/// server is closed; it has the caller's trace_id. If the handler throws, the caller gets errc::handler_failed with the
+/// exception's text; also if it ends its goroutine (exit_goroutine()).
 using request_handler = std::function<std::string(const message& request, const context& ctx)>;
 
 namespace detail {
