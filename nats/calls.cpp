@@ -30,27 +30,52 @@ void check_subject(const char* what, const std::string& subject) {
 
 namespace {
 
-// libnats writes names unchanged; in values it replaces line ends by blanks.
-void check_header(const std::string& subject, const std::string& name) {
-    const bool good = !name.empty() &&
-                      std::none_of(name.begin(), name.end(), [](char c) { return c == ':' || c <= ' ' || c == 0x7f; });
-    if (!good) throw error(errc::refused, "publish", subject, "not a header's name: '" + name + "'");
+// Headers of this library's own: without a value they are not sent, and who reads them takes that for an empty value.
+bool left_out(const std::string& name, const std::string& value) {
+    return name.starts_with("Dunlin-") && is_blank(value);
+}
+
+// libnats takes a value for a C string, in which it replaces line ends by blanks. Where it reads a value of nothing but
+// blanks, versions before 3.11 skip the line end too: that header takes the next one for its value, and if it is the
+// last one, none of the message's headers can be read.
+void check_header(const std::string& subject, const std::string& name, const std::string& value) {
+    const auto refuse = [&](const std::string& words) { throw error(errc::refused, "publish", subject, words); };
+    if (!is_header_name(name)) refuse("not a header's name: '" + name + "'");
+    if (value.find('\0') != value.npos) refuse("the value of the header '" + name + "' contains a zero byte");
+    if (is_blank(value)) refuse("the header '" + name + "' has no value, or one of blanks: leave it out");
 }
 
 }  // namespace
 
+// libnats writes names unchanged.
+bool is_header_name(std::string_view name) noexcept {
+    return !name.empty() &&
+           std::none_of(name.begin(), name.end(), [](char c) { return c == ':' || c <= ' ' || c == 0x7f; });
+}
+
+std::size_t payload_size(std::string_view data, const headers& h) noexcept {
+    constexpr std::size_t around = std::string_view("NATS/1.0\r\n\r\n").size(), in_each = std::string_view(": \r\n").size();
+    std::size_t size = 0;
+    for (const auto& [name, value] : h) {
+        if (!left_out(name, value)) size += name.size() + value.size() + in_each;
+    }
+    return data.size() + (size > 0 ? size + around : 0);
+}
+
 nats::message make_message(
     const std::string& subject, const std::string& reply, std::string_view data, const headers& h) {
     check_subject("publish", subject);
-    if (data.size() > INT32_MAX)
-        throw error(errc::payload_too_large, "publish", subject, std::to_string(data.size()) + " bytes");
+    // libnats adds up in an int
+    if (const std::size_t size = payload_size(data, h); size > INT32_MAX / 2)
+        throw error(errc::payload_too_large, "publish", subject, std::to_string(size) + " bytes");
     natsMsg* raw = nullptr;
     const char* answer_to = reply.empty() ? nullptr : reply.c_str();
     failure_of(natsMsg_Create(&raw, subject.c_str(), answer_to, data.data(), static_cast<int>(data.size())))
         .check("publish", subject);
     nats::message m(raw);
     for (const auto& [name, value] : h) {
-        check_header(subject, name);
+        if (left_out(name, value)) continue;
+        check_header(subject, name, value);
         failure_of(natsMsgHeader_Add(raw, name.c_str(), value.c_str())).check("publish", subject);
     }
     return m;

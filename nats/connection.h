@@ -232,13 +232,16 @@ private:
     platform::atomic<std::uint64_t> wires_{0}, reconnects_{0};
 };
 
-// Throws errc::refused.
+// These throw errc::refused.
 void check_subject(const char* what, const std::string& subject);
 nats::message make_message(
     const std::string& subject, const std::string& reply, std::string_view data, const headers& h);
 // The time that a context leaves, in ns; `otherwise` if it has no deadline.
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise);
 // Rule: a call that must wait for a server sends nothing if its context is done before it begins.
+bool is_header_name(std::string_view name) noexcept;
+// What the server compares with its max_payload: the data and the encoded headers.
+std::size_t payload_size(std::string_view data, const headers& h) noexcept;
 void check_not_done(const context& ctx, const char* what);
 
 }  // namespace dunlin::nats::detail

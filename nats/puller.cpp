@@ -317,17 +317,14 @@ void puller::to_dead_letters(held& h, const std::string& reason, const context& 
     // stored twice, because of that id.
     headers all;
     for (auto& [name, value] : h.job.all_headers()) {
+        if (!is_header_name(name)) continue;  // another client's: it cannot be sent on, and the job must go
         if (name == "Dunlin-History") all.emplace_back(name, value);
         if (name == "Dunlin-Trace" || (!name.starts_with("Dunlin-") && name != "Nats-Msg-Id"))
             all.emplace_back("Dunlin-Original-" + name, value);
     }
     const std::string by = link_->options().name.empty() ? link_->inbox().substr(7) : link_->options().name;
-    std::string line = reason;
-    for (char& c : line) {
-        if (static_cast<unsigned char>(c) < ' ') c = ' ';
-    }
-    all.emplace_back("Dunlin-Reason", line);
-    all.emplace_back("Dunlin-By", by);
+    all.emplace_back("Dunlin-Reason", one_line(reason));
+    all.emplace_back("Dunlin-By", one_line(by));
     all.emplace_back("Dunlin-Deliveries", std::to_string(h.about.deliveries));
     all.emplace_back("Dunlin-Sequence", std::to_string(h.about.sequence));
     all.emplace_back("Dunlin-Stored", h.about.stored);

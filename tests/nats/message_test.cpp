@@ -521,6 +521,8 @@ TEST_F(nats_message, PayloadsUpToTheServersLimit) {
         ASSERT_EQ(left.size(), 1u);
         EXPECT_EQ(left[0].id, "large");
         EXPECT_EQ(left[0].code, nats::errc::payload_too_large);
+        const std::string_view huge(large.data(), INT32_MAX);  // which nobody may read
+        EXPECT_EQ(code_of([&] { cluster.publish("x", huge); }), nats::errc::payload_too_large);
         cluster.close();
     });
 }

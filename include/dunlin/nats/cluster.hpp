@@ -64,7 +64,8 @@ struct statistics {
 };
 
 /// The trace id of a request or a job: request() and send() take it from their context and send it along; serve() puts
-/// it into the handler's context, and delivery::context() contains it.
+/// it into the handler's context, and delivery::context() contains it. One that is empty, or consists of blanks, is not
+/// sent.
 DUNLIN_API extern const context_key<std::string> trace_id;
 
 /// A connection. A counted handle: copies share it; queues, subscriptions and so on hold it too, and the last holder
@@ -112,7 +113,8 @@ public:
     /// Asks the servers of `subject`, one of which answers. The deadline of `ctx` and its trace_id are sent along; when
     /// `ctx` is done before the answer is here, the handler's context is cancelled. Without a deadline
     /// connect_options::confirm applies.
-    /// Throws    errc::no_responders, busy, handler_failed, not_confirmed; context_cancelled: `ctx` is done first.
+    /// Throws    errc::no_responders, busy, handler_failed, not_confirmed; refused: a header that `headers` does not
+    ///           allow; context_cancelled: `ctx` is done first.
     message request(
         const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
 

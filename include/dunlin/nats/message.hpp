@@ -14,7 +14,12 @@ struct __natsMsg;  // libnats' natsMsg
 
 namespace dunlin::inline v0_1::nats {
 
-/// Names and values, in the order in which they are sent; a name may occur several times.
+/// Names and values. A name may occur several times: its values keep their order.
+///
+/// Names     Made of visible ASCII characters without ':'. Those that begin with "Dunlin-" or "Nats-" are reserved.
+/// Values    Line ends arrive as blanks; blanks at the beginning and at the end do not arrive. To send a value with a
+///           zero byte is refused (errc::refused), and so is one that is empty or consists of blanks: a receiver with
+///           libnats before 3.11 would read the next header in its place. Leave the header out instead.
 using headers = std::vector<std::pair<std::string, std::string>>;
 
 namespace detail {
@@ -35,7 +40,8 @@ public:
     /// The subject for the answer; empty if none is wanted.
     std::string_view reply() const noexcept;
     std::string_view data() const noexcept;
-    /// The first value of this name (case matters).
+    /// The first value of this name (case matters). Where another client has sent a header with an empty value, libnats
+    /// before 3.11 reads the next header in its place.
     std::optional<std::string> header(const std::string& name) const;
     /// All of them.
     nats::headers all_headers() const;

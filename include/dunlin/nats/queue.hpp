@@ -36,7 +36,8 @@ struct queue_options {
     std::size_t window = 1024;                         ///< of send_async(): how many jobs may be unconfirmed
 };
 
-/// The id of a job: the same id sent twice within queue_options::remember is stored once.
+/// The id of a job: the same id sent twice within queue_options::remember is stored once. It is sent as a header's
+/// value (see `headers`); if it is empty, an id is generated.
 struct once_by {
     explicit once_by(std::string name) : id(std::move(name)) {}
     std::string id;
@@ -73,7 +74,7 @@ struct dead_letter {
     std::string stored;           ///< when the queue got it: nanoseconds since 1970
     /// "deliveries by reason" for each earlier time as a dead letter that was sent again, oldest first
     std::vector<std::string> history;
-    headers original;             ///< the headers it was sent with
+    headers original;             ///< the headers it was sent with (of another client: those that `headers` allows)
 };
 
 namespace detail {
@@ -248,7 +249,7 @@ public:
     /// Throws    errc::not_confirmed (the stream may have the job or not), limits_reached, payload_too_large, ...;
     ///           context_cancelled.
     void send(const T& job, const context& ctx = {}) const { send(job, once_by({}), ctx); }
-    /// With headers, which delivery::message() shows; names that begin with "Dunlin-" or "Nats-" are reserved.
+    /// With headers, which delivery::message() shows. Throws errc::refused for one that `headers` does not allow.
     void send(const T& job, const once_by& id, const context& ctx = {}, const headers& h = {}) const {
         raw_.send(codec<T>::encode(job), id.id, h, ctx);
     }
