@@ -100,6 +100,7 @@ void connection::close(const failure& why) {
         shut_ = true;
         last.swap(wire_);
         interests.swap(interests_);
+        dropped.fetch_add(kept_.size());
         kept_.clear();
     });
     undisturbed([&] { last.reset(); });
@@ -168,33 +169,39 @@ failure connection::publish(
         failure f = put(m.native_handle(), hurried, on);
         if (!f.is(errc::connection_lost)) return f;
         if (const failure over = closed()) return {errc::closed, over.words};
-        if (keep(m, on, f)) return f;
+        if (keep(m, payload_size(data, h), on, f)) return f;
     }
 }
 
-// In undisturbed(), on a wire that is not shown yet. False: the wire is closed.
-bool connection::put_kept(std::deque<nats::message>& kept, const wire& w) {
-    while (!kept.empty() && !publish_on(w, kept.front().native_handle()).is(errc::connection_lost)) kept.pop_front();
+// In undisturbed(), on a wire that is not shown yet. False: the wire is closed. What this server does not take (its
+// max_payload may be smaller than the last one's) is counted: publish() has returned long ago.
+bool connection::put_kept(std::deque<kept_message>& kept, const wire& w) {
+    while (!kept.empty()) {
+        const failure f = publish_on(w, kept.front().message.native_handle());
+        if (f.is(errc::connection_lost)) break;
+        if (f) dropped.fetch_add(1);
+        kept.pop_front();
+    }
     return kept.empty();
 }
 
-// False: the wire is no longer the one seen.
-bool connection::keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f) {
+// False: the wire is no longer the one seen, or the connection is closed.
+bool connection::keep(nats::message& m, std::size_t payload, const std::shared_ptr<wire>& seen, failure& f) {
     constexpr std::size_t most = 8 << 20;
-    const std::size_t size = size_kept(m);
+    const std::size_t size = payload + 64;
     f = {};
-    if (m.data().size() > static_cast<std::size_t>(max_payload())) {
+    if (payload > static_cast<std::size_t>(max_payload())) {
         f = {errc::payload_too_large,
-            std::to_string(m.data().size()) + " bytes; the server takes " + std::to_string(max_payload())};
+            std::to_string(payload) + " bytes with the headers; the server takes " + std::to_string(max_payload())};
         return true;
     }
     return locked(line_lock_, [&] {
-        if (wire_ != seen && wire_ != nullptr) return false;
+        if (shut_ || (wire_ != seen && wire_ != nullptr)) return false;
         if (kept_bytes_ + size > most) {
             f = {errc::connection_lost, "8 MB wait already for a server to be connected to"};
         } else {
             kept_bytes_ += size;
-            kept_.push_back(std::move(m));
+            kept_.push_back({std::move(m), size});
         }
         return true;
     });

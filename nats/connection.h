@@ -194,9 +194,12 @@ private:
     void redial();
     std::shared_ptr<wire> line() const;
     failure put(natsMsg* m, bool hurried, std::shared_ptr<wire>& on) noexcept;
-    static std::size_t size_kept(const nats::message& m) noexcept { return m.data().size() + 64; }
-    static bool put_kept(std::deque<nats::message>& kept, const wire& w);
-    bool keep(nats::message& m, const std::shared_ptr<wire>& seen, failure& f);
+    struct kept_message {
+        nats::message message;
+        std::size_t size;  // with its headers and what it costs here
+    };
+    bool put_kept(std::deque<kept_message>& kept, const wire& w);
+    bool keep(nats::message& m, std::size_t payload, const std::shared_ptr<wire>& seen, failure& f);
     void forget(const std::shared_ptr<interest>& i) noexcept;
 
     connect_options options_;
@@ -224,7 +227,7 @@ private:
     std::uint64_t last_closed_ = 0;      // the highest number of a closed wire
     statistics of_closed_{};             // the counts of earlier wires
     std::unordered_set<std::shared_ptr<interest>> interests_;
-    std::deque<nats::message> kept_;
+    std::deque<kept_message> kept_;
     std::size_t kept_bytes_ = 0;
     std::vector<std::string> addresses_;  // the given ones, then the discovered ones
     std::size_t current_ = 0;             // index of the address that was connected to last
@@ -236,12 +239,12 @@ private:
 void check_subject(const char* what, const std::string& subject);
 nats::message make_message(
     const std::string& subject, const std::string& reply, std::string_view data, const headers& h);
-// The time that a context leaves, in ns; `otherwise` if it has no deadline.
-std::int64_t limit_of(const context& ctx, std::int64_t otherwise);
-// Rule: a call that must wait for a server sends nothing if its context is done before it begins.
 bool is_header_name(std::string_view name) noexcept;
 // What the server compares with its max_payload: the data and the encoded headers.
 std::size_t payload_size(std::string_view data, const headers& h) noexcept;
+// The time that a context leaves, in ns; `otherwise` if it has no deadline.
+std::int64_t limit_of(const context& ctx, std::int64_t otherwise);
+// Rule: a call that must wait for a server sends nothing if its context is done before it begins.
 void check_not_done(const context& ctx, const char* what);
 
 }  // namespace dunlin::nats::detail

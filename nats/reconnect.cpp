@@ -172,7 +172,7 @@ bool connection::show(const std::shared_ptr<wire>& w) {
     std::unordered_set<std::shared_ptr<interest>> tried;
     for (;;) {
         std::vector<std::shared_ptr<interest>> fresh;
-        std::deque<nats::message> kept;
+        std::deque<kept_message> kept;
         {
             std::lock_guard guard(line_lock_);
             if (shut_ || w->number() <= last_closed_) return false;
@@ -192,10 +192,14 @@ bool connection::show(const std::shared_ptr<wire>& w) {
         }
         const bool all_sent = put_kept(kept, *w);
         std::lock_guard guard(line_lock_);
+        if (shut_) {
+            dropped.fetch_add(kept.size());
+            return false;
+        }
         // If the wire is closed again, the rest waits for the next one.
         kept_.insert(kept_.begin(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
         kept_bytes_ = 0;
-        for (const nats::message& m : kept_) kept_bytes_ += size_kept(m);
+        for (const kept_message& m : kept_) kept_bytes_ += m.size;
         if (!all_sent) return false;
     }
     {

@@ -42,6 +42,8 @@ public:
     relay& operator=(const relay&) = delete;
 
     std::string url() const { return "nats://127.0.0.1:" + std::to_string(port_); }
+    // From the next connection on.
+    void lead_to(int port) { to_.store(port); }
     // From the next connection on; 0: never.
     void cut_after(std::size_t bytes) { limit_.store(bytes); }
     // Each one after a number of bytes that is drawn, up to this one.
@@ -99,7 +101,7 @@ private:
             pair p{accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC), socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
                 limit_.load()};
             if (const std::size_t below = random_below_.load(); below > 0) p.left = 1 + random() % below;
-            const sockaddr_in a = fleet::on_loopback(to_);
+            const sockaddr_in a = fleet::on_loopback(to_.load());
             if (!shut_.load() && connect(p.server, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0) {
                 pairs.push_back(p);
             } else {
@@ -124,7 +126,8 @@ private:
         return n > 0 ? static_cast<std::size_t>(n) : 0;
     }
 
-    const int to_, port_, listening_;
+    std::atomic<int> to_;
+    const int port_, listening_;
     std::atomic<std::size_t> limit_{0}, random_below_{0};
     std::atomic<bool> over_{false}, shut_{false}, kept_{false};
     std::mutex mutex_;
@@ -233,6 +236,54 @@ TEST_F(nats_reconnect, EightMegabytesAreKeptAndNoMore) {
         speaker.flush();
         speaker.publish("news", megabyte);
         speaker.close();
+    });
+}
+
+TEST_F(nats_reconnect, HeadersCountInWhatIsKept) {
+    behind_a_relay([](nats_servers& servers, relay& between) {
+        auto listener = nats::connect(servers.urls()), speaker = connect_through(between);
+        auto heard = listener.subscribe("news");
+        cut_off(speaker, between);
+        const std::string megabyte(1'000'000, 'x');
+        const auto size = static_cast<std::size_t>(speaker.max_payload());
+        // "NATS/1.0", "H: x" and the end of the headers, each with a line end
+        const std::string largest(size - 10 - 6 - 2, 'x');
+        EXPECT_EQ(code_of([&] { speaker.publish("news", largest + "x", {{"H", "x"}}); }), nats::errc::payload_too_large);
+        speaker.publish("news", largest.substr(megabyte.size()), {{"H", "x"}});
+        EXPECT_EQ(code_of([&] { speaker.publish("news", "", {{"H", megabyte}}); }), nats::errc::connection_lost);
+        between.shut(false);
+        EXPECT_TRUE(heard.recv()->data() == largest.substr(megabyte.size()));
+        speaker.publish("news", largest, {{"H", "x"}});
+        EXPECT_TRUE(heard.recv()->data() == largest);
+        EXPECT_EQ(code_of([&] { speaker.publish("news", largest + "x", {{"H", "x"}}); }), nats::errc::payload_too_large);
+        EXPECT_EQ(speaker.stats().dropped, 0u);
+        speaker.close();
+        listener.close();
+    });
+}
+
+// Each was accepted while there was no server: what becomes of it is told by no call.
+TEST_F(nats_reconnect, KeptMessagesThatAreNotSentAreCounted) {
+    nats_servers large, small(1, "max_payload: 1000\n");
+    relay between(port_of(large));
+    dunlin::run([&] {
+        auto listener = nats::connect(small.urls()), speaker = connect_through(between);
+        auto heard = listener.subscribe("news");
+        cut_off(speaker, between);
+        between.lead_to(port_of(small));
+        speaker.publish("news", std::string(2'000, 'x'));
+        speaker.publish("news", "small");
+        speaker.publish("news", "", {{"H", std::string(2'000, 'x')}});
+        between.shut(false);
+        EXPECT_EQ(heard.recv()->data(), "small");
+        speaker.flush();
+        EXPECT_EQ(speaker.stats().dropped, 2u);
+        cut_off(speaker, between);
+        for (int i = 0; i < 3; ++i) speaker.publish("news", "late");
+        speaker.close();
+        EXPECT_EQ(speaker.stats().dropped, 5u);
+        EXPECT_FALSE(heard.recv_for(50ms));
+        listener.close();
     });
 }
 

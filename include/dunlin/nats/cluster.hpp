@@ -59,7 +59,9 @@ struct statistics {
     std::uint64_t lost;              ///< deliveries whose deadline could not be prolonged in time
     std::uint64_t handed_back;       ///< deliveries that were destroyed without done(), retry() or reject()
     std::uint64_t rejected;          ///< jobs that were put among the dead letters
-    std::uint64_t dropped;           ///< messages that subscriptions have dropped because of their policy
+    /// messages that subscriptions have dropped because of their policy; and messages that publish() had kept while
+    /// there was no connection, and that were not sent: the next server does not take them, or close() came first
+    std::uint64_t dropped;
     bool connected;                  ///< now
 };
 
@@ -97,7 +99,9 @@ public:
     nats::bucket<T> bucket(const std::string& name) const;
 
     /// Sends to the present subscribers of `subject`; none of them confirms. While there is no connection, up to 8 MB
-    /// are kept.
+    /// are kept; what the next server does not take (its max_payload may be smaller) is counted in statistics::dropped.
+    /// Throws    errc::payload_too_large; refused: not a subject, or a header that `headers` does not allow;
+    ///           connection_lost: 8 MB are kept already; closed.
     void publish(const std::string& subject, std::string_view data, const headers& h = {}) const;
     /// Waits until the server has received everything that was published before.
     void flush(const context& ctx = {}) const;
@@ -119,7 +123,7 @@ public:
         const std::string& subject, std::string_view data, const context& ctx = {}, const headers& h = {}) const;
 
     statistics stats() const;
-    /// The largest payload that the server accepts, in bytes.
+    /// The largest payload that the server accepts, in bytes; headers count.
     std::int64_t max_payload() const;
     /// The address of the connected server; empty while there is none.
     std::string server_address() const;
