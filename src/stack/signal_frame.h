@@ -1,6 +1,8 @@
 // signal_frame.h - where a signal handler finds what it has interrupted.
 #pragma once
 
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <ucontext.h>
 
@@ -42,6 +44,14 @@ inline bool interrupts_alternate_stack(const void* handler_context) noexcept {
     const std::uintptr_t sp = interrupted_sp(handler_context);
     // The flags of uc_stack do not say it: the kernel writes there whether the stack disarms itself, and no more.
     return sp - reinterpret_cast<std::uintptr_t>(context->uc_stack.ss_sp) < context->uc_stack.ss_size;
+}
+
+// How much of the alternate stack the calling handler has left, if it runs there; else more than any handler needs.
+inline std::size_t room_on_signal_stack(const void* handler_context) noexcept {
+    const stack_t& s = static_cast<const ucontext_t*>(handler_context)->uc_stack;
+    const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    const std::uintptr_t used_from = here - reinterpret_cast<std::uintptr_t>(s.ss_sp);
+    return used_from < s.ss_size ? used_from : std::size_t{1} << 20;
 }
 
 // A call of an address where there is no code (a null function pointer) has no frame that could be unwound.

@@ -318,6 +318,33 @@ TEST_P(Dump, SignalsOfTheProgramComeWhileItIsWritten) {
     });
 }
 
+// The signal stack of a goroutine's own may be as small as the kernel allows: a look at the goroutine needs more.
+TEST_P(Dump, OfAGoroutineWithASmallSignalStackStaysWithinIt) {
+    if (support::sanitized) GTEST_SKIP() << "a sanitizer's functions need more than that themselves";
+    run([] {
+        constexpr std::size_t below = 64 << 10;
+        const std::size_t size = static_cast<std::size_t>(sysconf(_SC_MINSIGSTKSZ)) + 1024;
+        std::vector<unsigned char> memory(below + size, 0x5a);
+        std::atomic<bool> stop{false};
+        dunlin::wait_group computing;
+        computing.go({.name = "small"}, [&] {
+            stack_t mine{}, before{};
+            mine.ss_sp = memory.data() + below;
+            mine.ss_size = size;
+            sigaltstack(&mine, &before);
+            while (!stop.load(std::memory_order_relaxed)) {}
+            sigaltstack(&before, nullptr);
+        });
+        for (int i = 0; i < 20; ++i) {
+            dump();
+            dunlin::sleep_for(1ms);
+        }
+        stop = true;
+        computing.wait();
+        EXPECT_EQ(std::count(memory.begin(), memory.begin() + below, 0x5a), static_cast<std::ptrdiff_t>(below));
+    });
+}
+
 // A fault while a stack is looked at would be the program's then: only the function in which a goroutine computes is
 // said.
 TEST_P(Dump, OfAProgramWhoseHandlersReplaceOurs) {

@@ -2,6 +2,9 @@
 // for it.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <fstream>
 #include <functional>
 #include <mutex>
@@ -11,6 +14,7 @@
 #include <sys/resource.h>
 #include <thread>
 #include <type_traits>
+#include <ucontext.h>
 #include <utility>
 #include <vector>
 
@@ -144,6 +148,39 @@ TEST_P(Ends, AProcessorThatIsIdleGoesToAGoroutineThatLostItsOwn) {
 
 // Each leaves a goroutine that computes. The youngest stand still in their handlers; the threads of the others end.
 // It is found asleep whenever the monitor looks.
+// On a stack of the program's, with a signal blocked: that alone does not make it a handler of the program, for which
+// run() would wait ten seconds.
+TEST_P(Ends, AGoroutineThatComputesOnAStackOfTheProgramsStops) {
+    static std::atomic<std::uint64_t> turns;
+    static ucontext_t inside, outside;
+    static std::vector<std::byte> stack;
+    stack.assign(256 << 10, {});
+    std::chrono::steady_clock::time_point end;
+    run([&end] {
+        dunlin::go([] {
+            sigset_t one;
+            sigemptyset(&one);
+            sigaddset(&one, SIGPIPE);
+            pthread_sigmask(SIG_BLOCK, &one, nullptr);
+            getcontext(&inside);
+            inside.uc_stack.ss_sp = stack.data();
+            inside.uc_stack.ss_size = stack.size();
+            makecontext(
+                &inside, [] { for (;;) turns.fetch_add(1, std::memory_order_relaxed); }, 0);
+            swapcontext(&outside, &inside);
+        });
+        const std::uint64_t before = turns;
+        while (turns == before) dunlin::sleep_for(1ms);
+        end = std::chrono::steady_clock::now();
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - end, 5s);
+    support::eventually([] {
+        const std::uint64_t then = turns;
+        std::this_thread::sleep_for(50ms);
+        return turns == then;
+    });
+}
+
 TEST_P(Ends, AGoroutineThatOnlySleepsInLibcStops) {
     if (support::sanitized) GTEST_SKIP() << "a thread is not stopped inside a sanitizer's own functions";
     static std::atomic<long> steps;

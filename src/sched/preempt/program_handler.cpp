@@ -2,6 +2,12 @@
 
 #include <dunlin/detail/atomic.hpp>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+#include "platform/memory_map.h"
 #include "platform/thread.h"
 #include "stack/signal_frame.h"
 #include "stack/slot.h"
@@ -22,6 +28,22 @@ platform::atomic<const void*> handlers_return_to{nullptr};
     return false;
 }
 
+// The same for a stack that the program has made, whose end is not known: looks as far up as the frames of a handler
+// may reach. The kernel reads it, which stops where nothing is mapped. In small pieces, as this may run on a signal
+// stack of the program's own.
+[[gnu::noinline]] bool has_word_above(std::uintptr_t sp, std::uintptr_t word) noexcept {
+    constexpr std::uintptr_t far = 64 << 10;
+    std::uintptr_t piece[64];
+    for (const std::uintptr_t end = sp + far; sp < end; sp += sizeof piece) {
+        const long n = platform::read_own_memory(sp, piece, sizeof piece);
+        if (n <= 0) return n != -EFAULT && n < 0;  // it cannot be read: to be careful
+        const auto words = static_cast<std::size_t>(n) / sizeof word;
+        if (has_word(piece, piece + words, word)) return true;
+        if (words != std::size(piece)) return false;
+    }
+    return false;
+}
+
 }  // namespace
 
 void note_handler_return(const void* address) noexcept {
@@ -33,12 +55,13 @@ bool interrupts_program_handler(const machine* m, const void* context) noexcept 
     if (!platform::blocks_more_than_usual(static_cast<const ucontext_t*>(context)->uc_sigmask)) return false;
     const goroutine* g = m->current.load(std::memory_order_relaxed);
     if (g == nullptr || g->stack == nullptr) return false;
-    const std::uintptr_t sp = stack::interrupted_sp(context), low = reinterpret_cast<std::uintptr_t>(g->stack->low());
-    if (sp < low || sp - low >= g->stack->usable()) return true;  // a stack that the program has made: to be careful
     constexpr std::uintptr_t word = sizeof(std::uintptr_t);
-    return has_word(reinterpret_cast<const std::uintptr_t*>((sp + word - 1) & ~(word - 1)),
-        reinterpret_cast<const std::uintptr_t*>(g->stack->top),
-        reinterpret_cast<std::uintptr_t>(handlers_return_to.load(std::memory_order_relaxed)));
+    const std::uintptr_t sp = (stack::interrupted_sp(context) + word - 1) & ~(word - 1);
+    const std::uintptr_t low = reinterpret_cast<std::uintptr_t>(g->stack->low());
+    const auto returns_to = reinterpret_cast<std::uintptr_t>(handlers_return_to.load(std::memory_order_relaxed));
+    if (sp < low || sp - low >= g->stack->usable()) return has_word_above(sp, returns_to);
+    return has_word(reinterpret_cast<const std::uintptr_t*>(sp),
+        reinterpret_cast<const std::uintptr_t*>(g->stack->top), returns_to);
 }
 
 }  // namespace dunlin::sched

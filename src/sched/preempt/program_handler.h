@@ -7,7 +7,9 @@
 //            signals blocked that threads of the runtime do not block; so has a goroutine that blocks signals itself.
 //            And the address to which handlers return stands on the stack, above the stack pointer; a frame that was
 //            left may still be found in memory that a later one has not written.
-// Limits     A handler with SA_NODEFER and an empty mask, on the goroutine's own stack, is taken for ordinary code.
+//            Of a stack that the program has made the first 64 KiB above the stack pointer are searched.
+// Limits     A handler with SA_NODEFER and an empty mask, on the goroutine's own stack, is taken for ordinary code, and
+//            so is one on a stack of the program's own that is deeper than those 64 KiB.
 // Tests      tests/go/preempt_test.cpp
 #pragma once
 

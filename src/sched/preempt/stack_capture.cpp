@@ -86,6 +86,9 @@ void ask(machine* m) noexcept {
     if (!call(m, preempted)) withdraw(m);
 }
 
+// What the unwinder needs, with the registers that the kernel stores if a fault interrupts it.
+constexpr std::size_t room_for_unwinder = 16 << 10;
+
 bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? may_stop_at(pc) : !is_in_unwinder(pc); }
 
 }  // namespace
@@ -96,6 +99,8 @@ bool may_unwind_at(std::uintptr_t pc) noexcept { return unwinder_takes_locks ? m
     frames.pc[0] = innermost;
     frames.size = 1;
     if (!crash_handlers_in_force() || !may_unwind_at(stack::interrupted_pc(context))) return;
+    // The goroutine may have given its thread a signal stack of its own, however small.
+    if (stack::room_on_signal_stack(context) < room_for_unwinder) return;
     sigset_t faults, before;
     sigemptyset(&faults);
     sigaddset(&faults, SIGSEGV);
