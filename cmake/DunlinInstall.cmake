@@ -54,6 +54,11 @@ install(FILES "${PROJECT_BINARY_DIR}/dunlinConfig.cmake" "${PROJECT_BINARY_DIR}/
 # The .pc file finds its prefix from where it stands, so that an installed tree can be moved and `cmake --install --prefix` is right.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" OUTPUT_VARIABLE pc_to_prefix)
 list(JOIN DUNLIN_SANITIZE_FLAGS " " pc_flags)
+# What a static library needs, its user links.
+set(pc_private "")
+if(BUILD_SHARED_LIBS)
+    set(pc_private ".private")
+endif()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin.pc.in" "${PROJECT_BINARY_DIR}/dunlin.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/dunlin.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/dunlin-debug.pc.in" "${PROJECT_BINARY_DIR}/dunlin-debug.pc" @ONLY)

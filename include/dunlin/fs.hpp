@@ -60,7 +60,9 @@ public:
     /// The mode is one of fopen()'s: "r", "r+", "w", "w+", "a", "a+", with "x" for exclusive; or an open_mode. Throws
     /// io_error: "open /etc/x: no such file or directory".
     /// Blocks    Opening a FIFO waits for its other end, on a thread. A context ends the wait with context_cancelled;
-    ///           the thread goes on waiting in the background.
+    ///           the thread goes on waiting in the background, and may still meet the next process that opens the other
+    ///           end, which then finds it closed: what that one writes is lost. Where that matters, open with
+    ///           O_NONBLOCK (open(2)) and adopt the descriptor.
     static file open(const std::filesystem::path& path, std::string_view mode = "r", unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, open_mode mode, unsigned permissions = 0666);
     static file open(const std::filesystem::path& path, std::string_view mode, std::error_code& ec,

@@ -66,7 +66,8 @@ struct run_options {
     /// is smaller, but at least 256 KiB, where address space is scarce (39 bits, `ulimit -v` or `-d`,
     /// vm.overcommit_memory = 2), and under valgrind and the sanitizers.
     std::size_t stack_size = 0;
-    /// Stack size of the main goroutine, in bytes, whatever stack_size is. 0: 8 MiB, as main threads have.
+    /// Stack size of the main goroutine, in bytes, whatever stack_size is; rounded up. 0: 8 MiB at least, as main
+    /// threads have.
     std::size_t main_stack_size = 0;
     /// What becomes of goroutines that are left when the main goroutine has ended.
     leftovers at_end = leftovers::stop;

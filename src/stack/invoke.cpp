@@ -65,8 +65,10 @@ extern "C" [[gnu::visibility("hidden")]] _Unwind_Reason_Code dunlin_goroutine_pe
                                                               _Unwind_Exception* exception, _Unwind_Context* frame) {
     if (version != 1) return _URC_FATAL_PHASE1_ERROR;
     if (actions & _UA_FORCE_UNWIND) {
-        // pthread_exit, cancellation
-        if (std::memcmp(&exception->exception_class, exit_class, sizeof exit_class) != 0) return _URC_CONTINUE_UNWIND;
+        // pthread_exit(), or the thread was cancelled: other goroutines run on this thread.
+        if (std::memcmp(&exception->exception_class, exit_class, sizeof exit_class) != 0) {
+            platform::fatal("pthread_exit() in a goroutine, or its thread was cancelled: end it with exit_goroutine()");
+        }
         _Unwind_SetIP(frame, reinterpret_cast<std::uintptr_t>(dunlin_invoke_landing));
         return _URC_INSTALL_CONTEXT;
     }

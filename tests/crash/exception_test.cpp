@@ -100,11 +100,17 @@ protected:
 TEST_F(Overflow, OfADefaultStackIsReported) {
     const auto r = overflow("overflow");
     expect_in("\"digger\"", r);
-    EXPECT_TRUE(std::regex_search(r.err, std::regex("its stack of [0-9]+ (bytes|KiB) is full"))) << r;
-    expect_in("stack_size", r);
+    std::smatch full, advised;
+    ASSERT_TRUE(std::regex_search(r.err, full, std::regex("its stack of ([0-9]+) bytes is full"))) << r;
+    ASSERT_TRUE(std::regex_search(r.err, advised, std::regex("stack_size = ([0-9]+) << 20"))) << r;
+    EXPECT_GT(std::stoul(advised[1]) << 20, std::stoul(full[1])) << r;
     expect_in("#0 ", r);
 }
-TEST_F(Overflow, OfTheMainGoroutineIsReported) { expect_in("goroutine 1", overflow("overflow_of_main")); }
+TEST_F(Overflow, OfTheMainGoroutineIsReported) {
+    const auto r = overflow("overflow_of_main");
+    expect_in("goroutine 1", r);
+    expect_in("main_stack_size", r);
+}
 TEST_F(Overflow, OfAChildThatRunsInPlace) { overflow("overflow_in_place"); }
 TEST_F(Overflow, OfTheSmallestStackIsReported) { expect_in("\"small\"", overflow("overflow_of_a_small_stack")); }
 TEST_F(Overflow, ByFramesWiderThanAPage) { overflow("overflow_by_wide_frames"); }

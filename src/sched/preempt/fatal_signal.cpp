@@ -9,6 +9,7 @@
 //            leaves the walk; the frames found so far are reported.
 #include <dunlin/detail/atomic.hpp>
 
+#include <bit>
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
@@ -121,6 +122,19 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
     stack::print_deep_trace(out, frames, hide_runtime);
 }
 
+void advise(platform::text_writer& out, const goroutine& g) noexcept {
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    const std::size_t larger = std::bit_ceil(g.stack->usable() / mib + 1);  // of sizes that are all powers of two
+    out << "\n    what to do: look for endless recursion below; else start it with a larger stack: ";
+    if (g.flags & goroutine::main) {
+        out << "run(run_options{.main_stack_size = " << larger << " << 20}, f)\n";
+        return;
+    }
+    out << "go(go_options{.stack_size = " << larger << " << 20}, f),\n"
+           "    or give all goroutines one: run_options::stack_size, or DUNLIN_STACK_SIZE="
+        << larger << "M in the environment\n";
+}
+
 [[noreturn]] void report_overflow(const goroutine* g, const siginfo_t* info, void* context) noexcept {
     claim_report();
     {
@@ -131,9 +145,7 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
         out.bytes(static_cast<std::uint64_t>(g->stack->usable()));
         out << " is full (touched " << info->si_addr << ")\n    created at ";
         print_where(out, g->created_at);
-        out << "\n    what to do: look for endless recursion below; else start it with a larger stack: "
-               "go(go_options{.stack_size = 1 << 20}, f),\n"
-               "    or give all goroutines one: run_options::stack_size, or DUNLIN_STACK_SIZE=1M in the environment\n";
+        advise(out, *g);
         print_stack(out, context, true);
     }
     tell_of_death();
