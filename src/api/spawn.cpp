@@ -11,11 +11,8 @@
 #include "api/exit.h"
 #include "api/settings.h"
 #include "park/join.h"
-#include "platform/text.h"
-#include "platform/thread.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/start_many.h"
-#include "sched/preempt/crash.h"
 #include "sched/preempt/lifetime.h"
 #include "sched/queues/global_queue.h"
 
@@ -144,22 +141,7 @@ void start_all(const new_goroutines& l) noexcept {
 }
 
 void discard(new_goroutine n) noexcept { sched::discard_goroutine(of(n.g)); }
-
-// The thread that ends the process joins a goroutine that was stopped: it would never go on.
-static void check_may_end(const sched::goroutine* g) noexcept {
-    if (sched::current_goroutine() != nullptr) return;
-    if (g->state.load(std::memory_order_acquire) != sched::goroutine_state::frozen) return;
-    if (sched::the_scheduler.exiting.load(std::memory_order_relaxed) != platform::thread_id()) return;
-    platform::text_writer text(-1);
-    text << "a static object waits for goroutine " << g->id << ", which the end of its run() has stopped: join it before, "
-         << "or start it from a plain thread";
-    sched::report_misuse(text.view());
-}
-
-void join(goroutine_handle* g, std::source_location where) noexcept {
-    check_may_end(of(g));
-    park::join(of(g), where);
-}
+void join(goroutine_handle* g, std::source_location where) noexcept { park::join(of(g), where); }
 bool has_ended(const goroutine_handle* g) noexcept { return park::has_ended(of(g)); }
 void release(goroutine_handle* g) noexcept { sched::release_goroutine(of(g)); }
 void detach(goroutine_handle* g) noexcept { park::detach(of(g)); }

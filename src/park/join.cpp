@@ -17,7 +17,10 @@
 #include "park/parking_lot.h"
 #include "park/wait_queue.h"
 #include "park/waiter.h"
+#include "platform/text.h"
+#include "platform/thread.h"
 #include "sched/machines/wake.h"
+#include "sched/preempt/crash.h"
 
 namespace dunlin::inline v0_1::park {
 
@@ -55,10 +58,24 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     return g != nullptr;
 }
 
+// The thread that ends the process joins a goroutine that was stopped: it would never go on.
+void check_may_end(const sched::goroutine* child) noexcept {
+    if (child->state.load(std::memory_order_acquire) != sched::goroutine_state::frozen) return;
+    if (sched::the_scheduler.exiting.load(std::memory_order_relaxed) != platform::thread_id()) return;
+    platform::text_writer text(-1);
+    text << "a static object waits for goroutine " << child->id
+         << ", which the end of its run() has stopped: join it before, or start it from a plain thread";
+    sched::report_misuse(text.view());
+}
+
 [[gnu::noinline]] void park_until_end_of(sched::goroutine* child, const std::source_location& where) noexcept {
     waiter w;
     w.enter();
-    if (w.goroutine() != nullptr) w.goroutine()->set_waits_for(&child->join);
+    if (w.goroutine() != nullptr) {
+        w.goroutine()->set_waits_for(&child->join);
+    } else {
+        check_may_end(child);
+    }
     w.prepare(sched::wait_reason::task_join, where);
     std::uintptr_t expected = join_word::alive;
     while (expected != join_word::ended) {

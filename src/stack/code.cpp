@@ -15,15 +15,15 @@ struct code_range {
 };
 
 constexpr std::size_t max_ranges = 32;
-code_range readable[max_ranges];
-std::size_t readable_count = 0;
+code_range readable_code[max_ranges];
+std::size_t readable_code_count = 0;
 
 int note_object(dl_phdr_info* info, std::size_t, void*) {
-    for (int i = 0; i < info->dlpi_phnum && readable_count < max_ranges; ++i) {
+    for (int i = 0; i < info->dlpi_phnum && readable_code_count < max_ranges; ++i) {
         const auto& segment = info->dlpi_phdr[i];
         if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_X | PF_R)) != (PF_X | PF_R)) continue;
         const std::uintptr_t from = info->dlpi_addr + segment.p_vaddr;
-        readable[readable_count++] = {from, from + segment.p_memsz};
+        readable_code[readable_code_count++] = {from, from + segment.p_memsz};
     }
     return 0;
 }
@@ -33,8 +33,8 @@ int note_object(dl_phdr_info* info, std::size_t, void*) {
 void note_readable_code() noexcept { dl_iterate_phdr(note_object, nullptr); }
 
 const std::uint8_t* code_at(std::uintptr_t begin, std::uintptr_t end, std::span<std::uint8_t> into) noexcept {
-    for (std::size_t i = 0; i < readable_count; ++i) {
-        if (begin >= readable[i].begin && end <= readable[i].end) return reinterpret_cast<const std::uint8_t*>(begin);
+    for (std::size_t i = 0; i < readable_code_count; ++i) {
+        if (begin >= readable_code[i].begin && end <= readable_code[i].end) return reinterpret_cast<const std::uint8_t*>(begin);
     }
     const long n = platform::read_own_memory(begin, into.data(), end - begin);
     if (n == static_cast<long>(end - begin)) return into.data();
