@@ -34,7 +34,8 @@ void note_readable_code() noexcept { dl_iterate_phdr(note_object, nullptr); }
 
 const std::uint8_t* code_at(std::uintptr_t begin, std::uintptr_t end, std::span<std::uint8_t> into) noexcept {
     for (std::size_t i = 0; i < readable_code_count; ++i) {
-        if (begin >= readable_code[i].begin && end <= readable_code[i].end) return reinterpret_cast<const std::uint8_t*>(begin);
+        const code_range& r = readable_code[i];
+        if (begin >= r.begin && end <= r.end) return reinterpret_cast<const std::uint8_t*>(begin);
     }
     const long n = platform::read_own_memory(begin, into.data(), end - begin);
     if (n == static_cast<long>(end - begin)) return into.data();
