@@ -169,6 +169,7 @@ DUNLIN_API std::size_t io_writev(io_descriptor* d, std::span<const const_buffer>
     std::error_code& ec,
     const std::source_location& where);
 DUNLIN_API io_descriptor* io_adopt(int fd, std::error_code& ec) noexcept;
+[[noreturn]] DUNLIN_API void throw_adopt_error(int fd, std::error_code ec);
 DUNLIN_API bool io_close(io_descriptor* d) noexcept;  // false: it was closed already
 DUNLIN_API void io_release(io_descriptor* d) noexcept;
 DUNLIN_API bool io_is_open(const io_descriptor* d) noexcept;
@@ -535,7 +536,7 @@ private:
 inline byte_stream byte_stream::adopt(int fd) {
     std::error_code ec;
     byte_stream s = adopt(fd, ec);
-    if (ec) throw io_error(ec, "adopt descriptor " + std::to_string(fd) + ": " + ec.message());
+    if (ec) detail::throw_adopt_error(fd, ec);
     return s;
 }
 

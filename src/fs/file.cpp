@@ -194,7 +194,7 @@ file file::open(const std::filesystem::path& path, std::string_view mode, const 
 file file::adopt(int fd) {
     std::error_code ec;
     file f = adopt(fd, ec);
-    if (ec) throw io_error(ec, "adopt descriptor " + std::to_string(fd) + ": " + detail::cause_text(ec));
+    if (ec) detail::throw_adopt_error(fd, ec);
     return f;
 }
 

@@ -70,5 +70,9 @@ void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec,
     throw io_error(ec, std::move(text), transferred);
 }
 
+void throw_adopt_error(int fd, std::error_code ec) {
+    throw io_error(ec, "adopt descriptor " + std::to_string(fd) + ": " + cause_text(ec));
+}
+
 }  // namespace detail
 }  // namespace dunlin

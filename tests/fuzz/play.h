@@ -318,16 +318,17 @@ private:
         std::vector<ledger*> receives;
         std::set<unsigned> sends_to;
         for (const step& c : s.body) {
-            ledger& l = *ledgers_[c.object];
-            // Of two values for one line either may be the first: there is one.
-            const bool sends = c.what == verb::send && sends_to.insert(c.object).second;
-            letter_ptr v = sends ? l.draft(me.sender) : nullptr;
             if (c.what == verb::await) {
                 cases.emplace_back(dunlin::on_done(contexts_[c.object], [this, &c] {
                     contexts_.check_done(c.object);
                     return dunlin::loop::leave;
                 }));
-            } else if (v) {
+                continue;
+            }
+            ledger& l = *ledgers_[c.object];
+            // Of two values for one line either may be the first: there is one.
+            const bool sends = c.what == verb::send && sends_to.insert(c.object).second;
+            if (letter_ptr v = sends ? l.draft(me.sender) : nullptr) {
                 const auto sent = [&, number = v->number] { return l.sent(me.sender, number), one_more(); };
                 cases.emplace_back(dunlin::on_send(lines_[c.object]->channel(), std::move(v), sent));
             } else {
