@@ -52,14 +52,19 @@ struct service final : std::enable_shared_from_this<service> {
         if (what == begin) start(std::move(m));
     }
 
-    // In a goroutine, whose place is taken already.
-    void start(message m) {
-        dunlin::detail::go_for(server, [self = shared_from_this(), m = std::move(m)]() mutable {
-            const place mine(*self);
-            do {
-                self->handle(m);
-            } while (self->next(m));
-        });
+    // In a goroutine, whose place is taken already. If there is no memory for it the request is lost, and its caller
+    // waits for its limit.
+    void start(message m) noexcept {
+        try {
+            dunlin::detail::go_for(server, [self = shared_from_this(), m = std::move(m)]() mutable {
+                const place mine(*self);
+                do {
+                    self->handle(m);
+                } while (self->next(m));
+            });
+        } catch (const std::exception&) {
+            if (locked(mutex, [&] { return --running == 0 && over; })) idle.try_send(std::monostate());
+        }
     }
 
     // Takes the request that has waited longest. With `leaves` the caller gives its place back if there is none.

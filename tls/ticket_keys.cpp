@@ -69,7 +69,7 @@ void ticket_keys::forget() noexcept {
 bool ticket_keys::succeed(clock::time_point now) {
     const auto age = now - changed_;
     if (has_current_ && age < period_) return true;
-    if (has_current_ && age < 2 * period_) {
+    if (has_current_ && age / 2 < period_) {
         previous_ = current_;
         previous_made_ = changed_;
         has_previous_ = true;
@@ -100,7 +100,7 @@ ticket_keys::verdict ticket_keys::named(const unsigned char* name, key& k) {
         k = current_;
         return verdict::current;
     }
-    if (!has_previous_ || !has_name(previous_) || now - previous_made_ >= 2 * period_) return verdict::unknown;
+    if (!has_previous_ || !has_name(previous_) || (now - previous_made_) / 2 >= period_) return verdict::unknown;
     k = previous_;
     return verdict::previous;
 }
@@ -142,7 +142,7 @@ int ticket_keys::date(SSL* s, void*) {
 bool ticket_keys::is_old(SSL_SESSION* shown) {
     clock::time_point when;
     const std::lock_guard hold(lock_);
-    return !began(shown, when) || clock::now() - when >= periods_of_session * period_;
+    return !began(shown, when) || (clock::now() - when) / periods_of_session >= period_;
 }
 
 // When a ticket was shown, and after choose() has found its key or not.

@@ -10,7 +10,7 @@
 //            may be resumed again and again, but not for ever: each ticket has within it the time of the full
 //            handshake, and after `periods_of_session` key periods there is another one, at which certificates are
 //            verified. So there is at once if the certificate that the session holds has expired.
-// Which keys OpenSSL asks the callbacks of the context with which the connection was made. A callback of the program's
+// Whose keys OpenSSL asks the callbacks of the context with which the connection was made. A callback of the program's
 // for
 //            server names may have given it another context since, so the keys are noted at the connection.
 // Threads    Called inside OpenSSL, where nothing may park: so the lock is a std::mutex, held for a few copies.

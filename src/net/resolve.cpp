@@ -2,8 +2,8 @@
 //
 // Known here  Numbers, a missing host, and "localhost" (RFC 6761: always this machine) need no resolver, and resolve
 //             whatever name servers do. A port's name is looked up in the system's files.
-// Not asked   A host whose last label is a number, "127.1" or "0x7f000001": no name ends so, libc would take it for an
-//             address in one of its old forms, and a filter of addresses would not have seen one.
+// Not asked   A host whose last label is a number, "127.1" or "0x7f000001": no public name ends so, libc would take it
+//             for an address in one of its old forms, and a filter of addresses would not have seen one.
 // Names       lookup.h.
 #include "net/resolve.h"
 

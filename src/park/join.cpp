@@ -58,10 +58,19 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
     return g != nullptr;
 }
 
+bool was_stopped(const sched::goroutine* g) noexcept {
+    if (g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen) return true;
+    // In a call of the system it is lost when it comes back (end_of_run.cpp).
+    for (const sched::machine* m = sched::the_scheduler.machines.load(std::memory_order_acquire); m; m = m->all_next) {
+        if (m->condemned.load(std::memory_order_acquire) && m->current.load(std::memory_order_relaxed) == g) return true;
+    }
+    return false;
+}
+
 // The thread that ends the process joins a goroutine that was stopped: it would never go on.
 void check_may_end(const sched::goroutine* child) noexcept {
-    if (child->state.load(std::memory_order_acquire) != sched::goroutine_state::frozen) return;
     if (sched::the_scheduler.exiting.load(std::memory_order_relaxed) != platform::thread_id()) return;
+    if (!was_stopped(child)) return;
     platform::text_writer text(-1);
     text << "a static object waits for goroutine " << child->id
          << ", which the end of its run() has stopped: join it before, or start it from a plain thread";

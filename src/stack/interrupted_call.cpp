@@ -3,15 +3,20 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <fcntl.h>
+#include <linux/sockios.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <ucontext.h>
 
+#include "platform/syscall.h"
 #include "stack/code.h"
 
 #if defined(__x86_64__)
 // rest_of_call_x86_64.S
-extern "C" [[gnu::visibility("hidden")]] const char dunlin_rest_of_call[], dunlin_rest_of_call_end[];
+extern "C" [[gnu::visibility("hidden")]] const char dunlin_rest_of_call[], dunlin_rest_of_call_wait[],
+    dunlin_rest_of_call_waited[], dunlin_rest_of_call_end[];
 #endif
 
 namespace dunlin::inline v0_1::stack {
@@ -78,8 +83,39 @@ bool may_be_made_again(long number) noexcept {
     }
 }
 
-bool moves_all(long number, long flags) noexcept {
-    return number == SYS_write || number == SYS_sendto || (number == SYS_recvfrom && (flags & MSG_WAITALL) != 0);
+greg_t address_of(const char* code) noexcept { return static_cast<greg_t>(reinterpret_cast<std::uintptr_t>(code)); }
+
+template <class T>
+bool read_option(long fd, int name, T& value) noexcept {
+    socklen_t size = sizeof value;
+    return platform::raw_syscall(SYS_getsockopt, fd, SOL_SOCKET, name, platform::syscall_arg(&value),
+               platform::syscall_arg(&size)) == 0;
+}
+
+// Does the call return only when all is moved, unless it fails, or meets the end, or a signal?
+bool moves_all(long number, const gregset_t& registers) noexcept {
+    const long flags = registers[REG_R10];
+    switch (number) {
+    case SYS_write: break;
+    case SYS_sendto:
+        if ((flags & ~(MSG_NOSIGNAL | MSG_MORE)) != 0) return false;
+        break;
+    case SYS_recvfrom:
+        if ((flags & ~(MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)) != MSG_WAITALL) return false;
+        break;
+    default: return false;
+    }
+    if (number != SYS_write && (registers[REG_R8] != 0 || registers[REG_R9] != 0)) return false;
+    const long fd = registers[REG_RDI];
+    int type = 0, at_mark = 0;
+    if (!read_option(fd, SO_TYPE, type) || type != SOCK_STREAM) return false;
+    timeval limit{};
+    if (!read_option(fd, number == SYS_recvfrom ? SO_RCVTIMEO : SO_SNDTIMEO, limit)) return false;
+    if (limit.tv_sec != 0 || limit.tv_usec != 0) return false;
+    const long mode = platform::raw_syscall(SYS_fcntl, fd, F_GETFL);
+    if (mode < 0 || (mode & O_NONBLOCK) != 0) return false;
+    if (number != SYS_recvfrom) return true;
+    return platform::raw_syscall(SYS_ioctl, fd, SIOCATMARK, platform::syscall_arg(&at_mark)) != 0 || at_mark == 0;
 }
 
 }  // namespace
@@ -87,6 +123,10 @@ bool moves_all(long number, long flags) noexcept {
 void repeat_interrupted_call(void* handler_context) noexcept {
     auto& registers = registers_of(handler_context);
     if (registers[REG_RAX] != -EINTR) return;
+    if (registers[REG_RIP] == address_of(dunlin_rest_of_call_waited)) {
+        registers[REG_RIP] = address_of(dunlin_rest_of_call_wait);
+        return;
+    }
     const long number = look_before(registers[REG_RIP]).number;
     if (!may_be_made_again(number)) return;
     registers[REG_RAX] = number;
@@ -109,10 +149,10 @@ void go_on_with_call(void* handler_context) noexcept {
     const greg_t moved = registers[REG_RAX], wanted = registers[REG_RDX];
     if (moved <= 0 || moved >= wanted) return;
     const long number = look_before(registers[REG_RIP]).number;
-    if (!moves_all(number, registers[REG_R10])) return;
+    if (!moves_all(number, registers)) return;
     registers[REG_RAX] = number;
     registers[REG_R11] = moved;
-    registers[REG_RIP] = static_cast<greg_t>(reinterpret_cast<std::uintptr_t>(dunlin_rest_of_call));
+    registers[REG_RIP] = address_of(dunlin_rest_of_call);
 }
 
 bool goes_on_with_call(const void* code) noexcept {

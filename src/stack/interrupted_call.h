@@ -5,10 +5,13 @@
 //            calls with EINTR, whatever SA_RESTART says, and others with a part of their bytes. Programs that install
 //            no handler need not expect either.
 // EINTR      Nothing has happened yet, so the call is made again when the handler returns.
-// A part     write(), send() and recv(MSG_WAITALL) go on with the rest: the handler returns to code of ours
-//            (rest_of_call_x86_64.S), which repeats the call until it moves nothing more, and then returns to libc with
-//            the sum. If there was another reason for the part (the socket does not block, say), the repeated call says
-//            so, and the part is returned.
+// A part     write(), send() and recv(MSG_WAITALL) of a connection that blocks go on with the rest: the handler returns
+//            to code of ours (rest_of_call_x86_64.S), which moves it, and then returns to libc with the sum. What else
+//            may have made it a part keeps it one: datagrams, other flags, a time-out of the socket, a mark of urgent
+//            data, an error of the connection (which is left to the program's next call), the end, a signal of the
+//            program's.
+// Limits     If the program's own signal has cut the call short, and one of ours comes while its handler returns, the
+//            call goes on all the same. A descriptor that is closed and used anew meanwhile is another one.
 // Where      The number of the call is gone from the frame. It stands before the syscall instruction in libc, until
 //            glibc 2.40. On CPUs other than x86-64 the first argument is gone too. Where the number or the argument is
 //            gone, nothing can be done; nor are calls with several buffers repeated (writev, sendmsg), whose lists

@@ -1,8 +1,25 @@
-// rest_of_call_x86_64.S - goes on with a system call that a signal has cut short (stack/interrupted_call.h).
+// rest_of_call_x86_64.S - goes on with a transfer that a signal has cut short (stack/interrupted_call.h).
 //
-// Where a signal handler returns to, instead of the instruction behind the call. In: rax the number of the call; rdi,
-// rsi, rdx, r10, r8, r9 its arguments, of which rsi is where the bytes are and rdx how many; r11 how many of them were
-// moved; rcx where the call would have returned. Out: as the call leaves it, with the sum in rax.
+// Where a signal handler returns to, instead of the instruction behind the call. In: rax the number of the call (write,
+// sendto, recvfrom); rdi, rsi, rdx its arguments, of which rsi is where the bytes are and rdx how many; r10 its flags,
+// if it has any; r11 how many of them were moved; rcx where the call would have returned. Out: as the call leaves it,
+// with the sum in rax.
+//
+// Waits until the socket is ready, and moves what can be moved at once; so an error of the socket is seen by poll(),
+// which leaves it to the program's next call. A signal ends the wait, and with it the transfer; if it was one of ours,
+// the handler returns to dunlin_rest_of_call_wait.
+    .set poll, 7
+    .set write, 1
+    .set sendto, 44
+    .set recvfrom, 45
+    .set dont_wait, 0x40       // MSG_DONTWAIT
+    .set no_signal, 0x4000     // MSG_NOSIGNAL: the program's next call raises it
+    .set again, -11            // EAGAIN
+    .set in_event, 0x1         // POLLIN
+    .set out_event, 0x4        // POLLOUT
+    .set error_events, 0x28    // POLLERR, POLLNVAL
+    .set hang_up_event, 0x10   // POLLHUP: a reader finds the end behind what is left, a writer an error
+
     .text
     .p2align 4
     .globl dunlin_rest_of_call
@@ -19,33 +36,89 @@ dunlin_rest_of_call:
     pushq %rcx
     .cfi_def_cfa_offset 136
     .cfi_offset %rip, -136
+    pushq %rdi
+    .cfi_def_cfa_offset 144
     pushq %rsi
-    .cfi_def_cfa_offset 144
+    .cfi_def_cfa_offset 152
     pushq %rdx
-    .cfi_def_cfa_offset 152
-    pushq %rax
     .cfi_def_cfa_offset 160
-    pushq %r11
+    pushq %r10
     .cfi_def_cfa_offset 168
+    pushq %r8
+    .cfi_def_cfa_offset 176
+    pushq %r9
+    .cfi_def_cfa_offset 184
+    // 0 pollfd, 8 number, 12 events that end it, 16 flags, 24 sum, 32 place, 40 bytes left
+    leaq -48(%rsp), %rsp
+    .cfi_def_cfa_offset 232
+    movq %r11, 24(%rsp)
     addq %r11, %rsi
+    movq %rsi, 32(%rsp)
     subq %r11, %rdx
+    movq %rdx, 40(%rsp)
+    movl %edi, (%rsp)
+    movl $in_event, 4(%rsp)
+    movl $error_events, 12(%rsp)
+    cmpl $recvfrom, %eax
+    je 1f
+    movl $out_event, 4(%rsp)
+    movl $error_events | hang_up_event, 12(%rsp)
+    cmpl $write, %eax
+    jne 1f
+    movl $sendto, %eax
+    xorl %r10d, %r10d
 1:
-    movq 8(%rsp), %rax
+    movl %eax, 8(%rsp)
+    orl $dont_wait | no_signal, %r10d
+    movq %r10, 16(%rsp)
+
+    .globl dunlin_rest_of_call_wait
+    .hidden dunlin_rest_of_call_wait
+dunlin_rest_of_call_wait:
+    movl $poll, %eax
+    movq %rsp, %rdi
+    movl $1, %esi
+    movl $-1, %edx
     syscall
+    .globl dunlin_rest_of_call_waited
+    .hidden dunlin_rest_of_call_waited
+dunlin_rest_of_call_waited:
+    cmpq $1, %rax
+    jne 3f
+    movzwl 6(%rsp), %ecx
+    testl 12(%rsp), %ecx
+    jnz 3f
+    movl 8(%rsp), %eax
+    movl (%rsp), %edi
+    movq 32(%rsp), %rsi
+    movq 40(%rsp), %rdx
+    movq 16(%rsp), %r10
+    xorl %r8d, %r8d
+    xorl %r9d, %r9d
+    syscall
+    cmpq $again, %rax
+    je dunlin_rest_of_call_wait
     testq %rax, %rax
-    jle 2f
-    addq %rax, (%rsp)
-    addq %rax, %rsi
-    subq %rax, %rdx
-    ja 1b
-2:
-    popq %rax
+    jle 3f
+    addq %rax, 24(%rsp)
+    addq %rax, 32(%rsp)
+    subq %rax, 40(%rsp)
+    jnz dunlin_rest_of_call_wait
+3:
+    movq 24(%rsp), %rax
+    leaq 48(%rsp), %rsp
+    .cfi_def_cfa_offset 184
+    popq %r9
+    .cfi_def_cfa_offset 176
+    popq %r8
+    .cfi_def_cfa_offset 168
+    popq %r10
     .cfi_def_cfa_offset 160
-    leaq 8(%rsp), %rsp
-    .cfi_def_cfa_offset 152
     popq %rdx
-    .cfi_def_cfa_offset 144
+    .cfi_def_cfa_offset 152
     popq %rsi
+    .cfi_def_cfa_offset 144
+    popq %rdi
     .cfi_def_cfa_offset 136
     popq %rcx
     .cfi_def_cfa_offset 128

@@ -320,6 +320,21 @@ int a_static_object_waits_for_a_goroutine_of_a_run() {
     return 0;
 }
 
+int a_static_object_waits_for_a_call_of_a_run() {
+    static int ends[2];
+    if (pipe(ends) != 0) return 1;
+    dunlin::run([] {
+        static_thread = dunlin::jthread([] {
+            char byte;
+            started.fetch_add(1);
+            static_cast<void>(read(ends[0], &byte, 1));
+        });
+        while (started.load() < 1) dunlin::yield();
+        dunlin::sleep_for(50ms);
+    });
+    return 0;
+}
+
 int static_destructor_uses_the_runtime_without_run() {
     the_late_user.armed = true;
     dunlin::go(parks);
@@ -594,6 +609,7 @@ constexpr support::scenario all[] = {
     {"static_objects_wait_for_goroutines", static_objects_wait_for_goroutines},
     {"static_objects_wait_after_an_unrelated_run", static_objects_wait_after_an_unrelated_run},
     {"a_static_object_waits_for_a_goroutine_of_a_run", a_static_object_waits_for_a_goroutine_of_a_run},
+    {"a_static_object_waits_for_a_call_of_a_run", a_static_object_waits_for_a_call_of_a_run},
     {"exit_handler_uses_the_runtime", exit_handler_uses_the_runtime},
     {"exit_in_an_independent_goroutine", exit_in_an_independent_goroutine},
     {"an_independent_goroutine_waits_for_run", an_independent_goroutine_waits_for_run},

@@ -147,9 +147,12 @@ TEST_F(StaticDestructors, MayWaitForWhatAPlainThreadHasStarted) {
 }
 
 TEST_F(StaticDestructors, ThatWaitForWhatTheEndOfARunHasStoppedAreReported) {
-    const auto r = leave("a_static_object_waits_for_a_goroutine_of_a_run");
-    EXPECT_NE(r.status, 0) << r;
-    EXPECT_NE(r.err.find("a static object waits for goroutine"), std::string::npos) << r;
+    for (const char* scenario :
+        {"a_static_object_waits_for_a_goroutine_of_a_run", "a_static_object_waits_for_a_call_of_a_run"}) {
+        const auto r = leave(scenario);
+        EXPECT_NE(r.status, 0) << scenario << r;
+        EXPECT_NE(r.err.find("a static object waits for goroutine"), std::string::npos) << scenario << r;
+    }
 }
 
 TEST_F(StaticDestructors, AndExitHandlersMayStartGoroutines) {

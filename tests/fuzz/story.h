@@ -47,9 +47,9 @@ private:
 };
 
 #define FUZZ_VERBS(X)                                                                                                 \
-    X(send) X(recv) X(try_send) X(try_recv) X(select) X(select_loop) X(close) X(hold) X(share) X(cancel) X(await)      \
-    X(sleep) X(yield) X(burn) X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group) X(promise) X(latch)          \
-    X(barrier) X(watch) X(broadcast) X(notify) X(singleflight) X(retry) X(task_set)
+    X(send) X(recv) X(try_send) X(try_recv) X(select) X(select_loop) X(close) X(hold) X(share) X(cancel) X(await)     \
+    X(sleep) X(yield) X(burn) X(block) X(timer) X(after_func) X(once) X(wait_group) X(tasks) X(task_group)            \
+    X(promise) X(latch) X(barrier) X(watch) X(broadcast) X(notify) X(singleflight) X(retry) X(task_set)
 
 enum class verb : std::uint8_t {
 #define FUZZ_VERB(name) name,

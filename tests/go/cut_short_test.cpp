@@ -1,13 +1,19 @@
 // Calls that move much on a thread that blocks return all of it, though goroutines compute beside them: as threads'
 // calls do, to which no signal is sent.
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <fcntl.h>
 #include <memory>
 #include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -132,6 +138,130 @@ TEST_P(CutShort, ThatTheSocketDoesNotBlockIsStillSeen) {
             ASSERT_GT(moved, 0);
             ASSERT_LT(moved, static_cast<ssize_t>(data.size()));
             for (ssize_t left = moved; left > 0;) left -= read(pair.read_end, data.data(), data.size());
+        }
+    });
+}
+
+// A datagram is all that there is, however much is asked for.
+TEST_P(CutShort, ADatagramIsNotContinuedByTheNext) {
+    run([&] {
+        int ends[2];
+        ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
+        const int much = 4 << 20;
+        setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &much, sizeof much);
+        const hogs beside(procs() + 1);
+        constexpr ssize_t size = 60'000;
+        std::vector<char> data(1 << 20);
+        const auto end = std::chrono::steady_clock::now() + 500ms;
+        for (int wrong = 0; wrong == 0 && std::chrono::steady_clock::now() < end;) {
+            for (int i = 0; i < 8; ++i) ASSERT_EQ(send(ends[0], data.data(), size, 0), size);
+            for (int i = 0; i < 8; ++i) wrong += recv(ends[1], data.data(), data.size(), MSG_WAITALL) != size;
+            EXPECT_EQ(wrong, 0);
+        }
+        for (const int e : ends) close(e);
+    });
+}
+
+// A look at what is queued begins at its head each time.
+TEST_P(CutShort, WhatIsLookedAtIsWhatStandsThere) {
+    run([&] {
+        constexpr std::size_t size = 3 << 20;
+        const blocking_pair pair(false);
+        std::vector<char> data(size), seen(2 * size);
+        for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<char>(i * 7 >> 5);
+        ASSERT_EQ(write(pair.write_end, data.data(), size), static_cast<ssize_t>(size));
+        shutdown(pair.write_end, SHUT_WR);
+        const hogs beside(procs() + 1);
+        const auto end = std::chrono::steady_clock::now() + 500ms;
+        for (bool right = true; right && std::chrono::steady_clock::now() < end;) {
+            const ssize_t n = recv(pair.read_end, seen.data(), seen.size(), MSG_PEEK | MSG_WAITALL);
+            ASSERT_GT(n, 0);
+            right = n <= static_cast<ssize_t>(size) && std::equal(data.begin(), data.begin() + n, seen.begin());
+            EXPECT_TRUE(right) << "of " << n;
+        }
+    });
+}
+
+// The part of a write that a limit of the file leaves is returned without a signal; a further one would get it.
+TEST_P(CutShort, AFileAtItsLimitGetsNoSecondWrite) {
+    static std::atomic<int> signals;
+    signals = 0;
+    struct sigaction counts {}, before {};
+    counts.sa_handler = [](int) { signals.fetch_add(1); };
+    sigaction(SIGXFSZ, &counts, &before);
+    rlimit usual{};
+    getrlimit(RLIMIT_FSIZE, &usual);
+    run([&] {
+        constexpr rlim_t most = 32 << 20;
+        const std::vector<char> data(2 * most);
+        const hogs beside(procs() + 1);
+        const rlimit small{most, usual.rlim_max};
+        for (int i = 0; i < 6; ++i) {
+            const int file = memfd_create("limited", MFD_CLOEXEC);
+            setrlimit(RLIMIT_FSIZE, &small);
+            EXPECT_EQ(write(file, data.data(), data.size()), static_cast<ssize_t>(most));
+            setrlimit(RLIMIT_FSIZE, &usual);
+            close(file);
+        }
+    });
+    sigaction(SIGXFSZ, &before, nullptr);
+    EXPECT_EQ(signals, 0);
+}
+
+// Nobody reads: only the program's own signal can end the call.
+TEST_P(CutShort, ASignalOfTheProgramsEndsTheCall) {
+    if (support::under_thread) GTEST_SKIP() << "the sanitizer runs the handler after the call";
+    struct sigaction ends_calls {}, before {};
+    ends_calls.sa_handler = [](int) {};
+    sigaction(SIGUSR2, &ends_calls, &before);
+    run([&] {
+        const std::vector<char> data(64 << 20);
+        const hogs beside(procs() + 1);
+        for (int i = 0; i < 10; ++i) {
+            const blocking_pair pair(false);
+            std::atomic<pid_t> writer{gettid()};  // for the time of the call it stays on this thread
+            std::thread alarm([&] {
+                do std::this_thread::sleep_for(20ms);
+                while (writer != 0 && syscall(SYS_tgkill, getpid(), writer.load(), SIGUSR2) == 0);
+            });
+            const ssize_t moved = write(pair.write_end, data.data(), data.size());
+            writer = 0;
+            dunlin::blocking([&] { alarm.join(); });
+            EXPECT_GT(moved, 0);
+            EXPECT_LT(moved, static_cast<ssize_t>(data.size()));
+        }
+    });
+    sigaction(SIGUSR2, &before, nullptr);
+}
+
+// An error of the connection is the next call's: it must not be lost in what goes on.
+TEST_P(CutShort, AResetIsSeenByTheNextCall) {
+    run([&] {
+        constexpr std::size_t size = 8 << 20;
+        const std::vector<char> data(size);
+        const hogs beside(procs() + 1);
+        for (int i = 0; i < (support::sanitized ? 10 : 40); ++i) {
+            auto pair = std::make_unique<blocking_pair>(true);
+            dunlin::wait_group sending;
+            sending.go([&] {
+                for (std::size_t n = 0; n < size;) {
+                    const ssize_t moved = write(pair->write_end, data.data() + n, size - n);
+                    if (moved <= 0) break;
+                    n += static_cast<std::size_t>(moved);
+                }
+                dunlin::sleep_for(5ms);
+                const linger reset{1, 0};
+                setsockopt(pair->write_end, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+                dup2(pair->read_end, pair->write_end);  // closes it
+            });
+            std::vector<char> got(2 * size);
+            std::size_t all = 0;
+            ssize_t n;
+            while ((n = recv(pair->read_end, got.data(), got.size(), MSG_WAITALL)) > 0) all += static_cast<std::size_t>(n);
+            const int error = errno;
+            sending.wait();
+            EXPECT_EQ(n, -1) << "after " << all << " bytes: the end of the file instead of the reset";
+            EXPECT_EQ(error, ECONNRESET);
         }
     });
 }

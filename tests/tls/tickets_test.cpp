@@ -84,6 +84,8 @@ TEST_P(TlsTickets, KeysOfTicketsAreChangedAndForgotten) {
             EXPECT_FALSE(visit(server_with_keys_for(1h), client, visit(lasting, client, nullptr).first).second)
                 << "each config has its own";
 
+            const auto never = server_with_keys_for(std::chrono::nanoseconds::max());
+            EXPECT_TRUE(visit(never, client, visit(never, client, nullptr).first).second) << "never changed";
             const auto hasty = server_with_keys_for(1ms);
             const session_ptr s = visit(hasty, client, nullptr).first;
             dunlin::sleep_for(10ms);
