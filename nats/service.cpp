@@ -9,6 +9,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/helper.hpp>
 #include <dunlin/nats/service.hpp>
 
@@ -129,8 +130,8 @@ struct service final : std::enable_shared_from_this<service> {
         } catch (const std::exception& e) {
             r.h = failed(e.what());
         } catch (...) {
-            // null while exit_goroutine() passes; it goes on when this block ends
-            if (std::current_exception()) r.h = failed("not an std::exception");
+            static_cast<void>(dunlin::detail::caught());  // the end of the goroutine goes on
+            r.h = failed("not an std::exception");
         }
     }
 

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/spawn.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -80,7 +81,7 @@ decltype(auto) blocking(F&& f) {
 
 namespace detail {
 
-DUNLIN_API void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept;
+DUNLIN_API void call_on_thread_stack(void (*entry)(void*), void* argument);
 
 // The call and its outcome, on the goroutine's stack.
 template <class F, class R>
@@ -101,7 +102,7 @@ struct thread_stack_call {
                 call.outcome.template emplace<1>(std::invoke(std::forward<F>(call.function)));
             }
         } catch (...) {
-            call.outcome.template emplace<2>(std::current_exception());
+            call.outcome.template emplace<2>(caught());
         }
     }
 };

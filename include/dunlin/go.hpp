@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/spawn.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -231,9 +232,7 @@ auto run(const run_options& options, F&& f,
                     fr.value.emplace(std::invoke(fr.function));
                 }
             } catch (...) {
-                // exit_goroutine() comes through here too, for which current_exception() is null; it goes on when this
-                // block ends.
-                fr.error = std::current_exception();
+                fr.error = detail::caught();
             }
         },
         &f_and_result, where);

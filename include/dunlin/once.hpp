@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/detail/simulated_point.hpp>
 #include <dunlin/detail/spawn.hpp>
@@ -159,13 +160,11 @@ struct once_call {
                     value.emplace(std::invoke(*function));
                 }
             } catch (...) {
-                // null while exit_goroutine() passes; it goes on when this block ends
-                error = std::current_exception();
+                keep_caught(error);
             }
             function.reset();
         });
         if (error) std::rethrow_exception(error);
-        if (!value) throw goroutine_exited();
     }
 
     once_flag flag;
@@ -178,7 +177,8 @@ struct once_call {
 
 /// Returns a function that calls f the first time, and does nothing later. Its copies share the one call of f. If f
 /// throws, each call throws the same exception.
-/// Throws    What f threw; goroutine_exited if f ended by exit_goroutine(). Source: sync.OnceFunc.
+/// Throws    What f threw; goroutine_exited if f ended by exit_goroutine(); std::future_error: broken_promise if it
+///           ended with its plain thread (pthread_exit). Source: sync.OnceFunc.
 template <class F>
     requires std::invocable<std::decay_t<F>&>
 auto once_func(F&& f) {

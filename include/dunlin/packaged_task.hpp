@@ -96,7 +96,8 @@ public:
     future<R> get_future() { return result_.get_future(); }
 
     /// Calls the function and makes the future ready with what it returns or throws; with goroutine_exited if it calls
-    /// exit_goroutine(), which then goes on. It can be called once, until reset(). Throws std::future_error:
+    /// exit_goroutine(), which then goes on, and with broken_promise if a plain thread ends in it (pthread_exit,
+    /// pthread_cancel). It can be called once, until reset(). Throws std::future_error:
     /// promise_already_satisfied, no_state.
     void operator()(Args... args) {
         const detail::future_handle<R> to = result_.handle();

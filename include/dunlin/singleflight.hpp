@@ -19,6 +19,7 @@
 
 #include <dunlin/clock.hpp>
 #include <dunlin/context.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/helper.hpp>
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/mutex.hpp>
@@ -40,7 +41,6 @@ struct flight {
     // A copy for each waiter.
     T result() const {
         if (error) std::rethrow_exception(error);
-        if (!value) throw goroutine_exited();
         if constexpr (!std::is_void_v<T>) return *value;
     }
 };
@@ -53,7 +53,8 @@ struct flight {
 /// Nothing is kept: the call that begins after the result is there is a new one. A T is copied for each caller.
 /// Order     What the function does happens before the return of each call that gets its result.
 /// Errors    Each caller gets what the function throws; if it ends by exit_goroutine(), each of the others gets
-///           goroutine_exited. A function that calls with its own key is a deadlock.
+///           goroutine_exited; if it ends with its plain thread (pthread_exit), std::future_error: broken_promise. A
+///           function that calls with its own key is a deadlock.
 /// When run() returns, calls that goroutines have begun are stopped with them, and a plain thread that waits for the
 /// result of one waits for ever. Those that plain threads have begun go on (unless a goroutine was stopped at the
 /// moment at which it looked into the table, whose lock it then keeps).
@@ -187,7 +188,8 @@ private:
                 f->over = true;
                 try {
                     if (f->key != nullptr) under_way.erase(under_way.find(*f->key));
-                } catch (...) {  // the hash or the comparison: the next call with this key takes the place
+                } catch (...) {
+                    static_cast<void>(detail::caught());  // of the hash: the next call with the key takes its place
                 }
             }
             f->landed.set();
@@ -210,8 +212,7 @@ private:
                 mine->value.emplace(std::invoke(f));
             }
         } catch (...) {
-            // null while exit_goroutine() passes; it goes on when this block ends
-            mine->error = std::current_exception();
+            detail::keep_caught(mine->error);
         }
     }
 

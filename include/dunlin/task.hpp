@@ -18,6 +18,7 @@
 
 #include <dunlin/context.hpp>
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/wait_group.hpp>
 #include <dunlin/weighted_semaphore.hpp>
@@ -107,7 +108,7 @@ struct task_frame {
         try {
             frame.result.run(frame.call);
         } catch (...) {
-            frame.result.error = std::current_exception();  // null while exit_goroutine() passes
+            frame.result.error = caught();
         }
     }
 };
@@ -506,7 +507,7 @@ private:
             try {
                 static_cast<void>(static_cast<member*>(raw)->run());
             } catch (...) {
-                group->failed(std::current_exception());
+                group->failed(detail::caught());
             }
         }
     };

@@ -17,6 +17,7 @@
 #include <dunlin/condition_variable.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/mutex.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/task.hpp>
 
 #define DUNLIN_IS_NO_RESULT_OF_THE_SET \
@@ -221,7 +222,7 @@ private:
                         to->value.emplace(run());
                     }
                 } catch (...) {
-                    to->error = std::current_exception();  // null while exit_goroutine() passes
+                    to->error = detail::caught();
                 }
             }
         };

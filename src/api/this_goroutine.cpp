@@ -31,7 +31,7 @@ blocking_scope::blocking_scope(blocking_site& site) noexcept : site_(site) {
     reason_before_ = static_cast<unsigned char>(entry.reason_before);
 }
 
-void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
+void call_on_thread_stack(void (*entry)(void*), void* argument) {
     sched::call_on_thread_stack(entry, argument);
 }
 

@@ -8,6 +8,8 @@
 // Tests      tests/sync/once_future_pool_test.cpp
 #include <dunlin/detail/one_shot.hpp>
 
+#include <exception>
+#include <future>
 #include <stdexcept>
 #include <string>
 
@@ -35,6 +37,11 @@ wait_outcome one_shot::wait(unsigned char reason, const wait_limit* limit, const
 void throw_bad_policy(int policy) {
     throw std::invalid_argument("dunlin::async: the policy " + std::to_string(policy)
         + " is neither launch::async nor launch::deferred");
+}
+
+std::exception_ptr no_result() noexcept {
+    if (this_goroutine::id() != 0) return std::make_exception_ptr(goroutine_exited());
+    return std::make_exception_ptr(std::future_error(std::future_errc::broken_promise));
 }
 
 void one_shot::destroyed() noexcept {

@@ -65,7 +65,6 @@ void task_group::set_limit(std::size_t n) {
 }
 
 void task_group::failed(std::exception_ptr error) noexcept {
-    if (!error) return;  // exit_goroutine() passes through the same catch
     detail::chan_handle to_cancel;
     {
         const locked guard(*this);

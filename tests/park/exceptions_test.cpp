@@ -253,4 +253,24 @@ TEST_P(Errno, IsZeroWhenAGoroutineBegins) {
     });
 }
 
+// Each throw; counts the unwinding of exit_goroutine() as one more uncaught exception.
+TEST_P(Exceptions, NoneIsLeftBehindByAGoroutineThatExits) {
+    run([] {
+        const auto exits = [] {
+            EXPECT_EQ(std::uncaught_exceptions(), 0);
+            try {
+                dunlin::exit_goroutine();
+            } catch (...) {
+                throw;
+            }
+        };
+        for (int i = 0; i < 20; ++i) dunlin::spawn(exits).get();
+        dunlin::wait_group all;
+        for (int i = 0; i < 20; ++i) all.go(exits);
+        all.wait();
+        EXPECT_EQ(std::uncaught_exceptions(), 0);
+        in_many(20, [](int) { EXPECT_EQ(std::uncaught_exceptions(), 0); });
+    });
+}
+
 }  // namespace

@@ -219,6 +219,18 @@ class Decisions(unittest.TestCase):
                          (1, ["docs/a.md:1: a link to 'b.md': there is no such file"]))
 
 
+class CatchAll(unittest.TestCase):
+    HEAD = "#pragma once\n#include <dunlin/config.hpp>\nvoid f() try {\n} catch (...) {\n    %s\n}\n"
+
+    def test_one_that_ends_a_forced_unwind_is_found_in_a_header(self):
+        fault = "include/dunlin/a.hpp:4: a catch (...) that ends what is no exception: caught(), of <dunlin/detail/caught.hpp>"
+        for body in ("error = std::current_exception();", "// throw;", 'log("throw");'):
+            self.assertEqual(check({"include/dunlin/a.hpp": self.HEAD % body}), (1, [fault]))
+        for body in ("throw;", "error = caught();", "detail::keep_caught(error);"):
+            self.assertEqual(check({"include/dunlin/a.hpp": self.HEAD % body}), (0, []))
+        self.assertEqual(check({"src/a.cpp": "void f() try {\n} catch (...) {\n}\n"}), (0, []))
+
+
 class Promises(unittest.TestCase):
     """Each test that docs/promises.md and docs/proofs.md name exists."""
 

@@ -15,6 +15,7 @@
 
 #include <dunlin/detail/at_exit.hpp>
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/one_shot.hpp>
 #include <dunlin/task.hpp>
 
@@ -90,16 +91,10 @@ public:
         make_ready();
     }
 
-    // Stores what call() returns or throws; goroutine_exited if it ends by exit_goroutine(), which then goes on. After
-    // claim().
+    // Stores what call() returns or throws; no_result() if it ends by exit_goroutine() or with its thread, which then
+    // goes on. After claim().
     template <class Call>
     void store_result_of(Call&& call) {
-        struct ending {
-            future_state& s;
-            ~ending() {
-                if (!s.has_value_ && !s.error_) s.error_ = std::make_exception_ptr(goroutine_exited());
-            }
-        } guard{*this};
         try {
             if constexpr (std::is_void_v<T>) {
                 static_cast<void>(std::forward<Call>(call)());
@@ -111,7 +106,7 @@ public:
                 store_value(std::forward<Call>(call)());
             }
         } catch (...) {
-            error_ = std::current_exception();  // null while exit_goroutine() passes
+            keep_caught(error_);
         }
     }
     // After this call the object may be gone, if the caller holds no reference.

@@ -69,6 +69,7 @@ T decoded(const char* call, const std::string& key, std::string_view bytes) {
     } catch (const std::exception& e) {
         words = e.what();
     } catch (...) {
+        static_cast<void>(dunlin::detail::caught());
     }
     throw error(errc::undecodable, call, key, words);
 }

@@ -311,6 +311,7 @@ std::optional<delivery<T>> consumer<T>::decode(detail::puller& p, std::shared_pt
     } catch (const std::exception& e) {
         fault = e.what();
     } catch (...) {
+        static_cast<void>(dunlin::detail::caught());
     }
     detail::consuming::undecodable(p, std::move(*d), fault.c_str());
     return std::nullopt;

@@ -20,6 +20,13 @@ void set_independent(goroutine_extra& extra, bool yes) noexcept {
 }
 
 void end_extra(goroutine_extra& extra) noexcept {
+    if (extra.exiting) {
+        // Each catch (...) that has thrown exit_goroutine()'s unwinding again has counted one more uncaught exception,
+        // and none of them was caught: the next goroutine on this thread would begin with them.
+        machine* m = enter(current_machine());
+        *m->exceptions = {};
+        leave(m);
+    }
     destroy_local_values(extra.locals);
     count(extra, false);
 }

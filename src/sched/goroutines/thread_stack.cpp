@@ -27,7 +27,7 @@ machine* own_machine() noexcept {
 
 void forget_machine_behind() noexcept { set_machine_behind(nullptr); }
 
-void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept {
+void call_on_thread_stack(void (*entry)(void*), void* argument) {
     machine* m = current_machine();
     if (m == nullptr) return entry(argument);
     goroutine* self = m->current.load(std::memory_order_relaxed);

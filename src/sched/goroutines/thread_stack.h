@@ -20,8 +20,8 @@
 namespace dunlin::inline v0_1::sched {
 
 // Calls entry(argument) on the thread's own stack; entry must not throw. A plain thread is on its own stack already:
-// there it is an ordinary call. The caller is in blocking().
-void call_on_thread_stack(void (*entry)(void*), void* argument) noexcept;
+// there it is an ordinary call, through which pthread_exit() may pass. The caller is in blocking().
+void call_on_thread_stack(void (*entry)(void*), void* argument);
 
 // Called by machine_main(): makes the call that the goroutine has left in m.
 void make_thread_call(machine* m) noexcept;
