@@ -252,8 +252,9 @@ class promise : public detail::promise_base<T> {
 public:
     using detail::promise_base<T>::promise_base;
 
-    /// Sets the result and wakes the waiters. Throws std::future_error: promise_already_satisfied, no_state; what T's
-    /// constructor throws; then nothing is set.
+    /// Sets the result and wakes the waiters. A call beside another one waits until that has set the result, or has
+    /// failed. Throws std::future_error: promise_already_satisfied, no_state; what T's constructor throws; then nothing
+    /// is set.
     void set_value(const T& value)
         requires(!std::is_reference_v<T> && std::is_copy_constructible_v<T>)
     {

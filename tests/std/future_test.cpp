@@ -132,6 +132,74 @@ TEST_P(Promise, ErrorsOfBothSides) {
     });
 }
 
+// What one promise's setters are given: the copy says that it has begun, takes a while, and may fail.
+struct slow_copy {
+    std::atomic<bool>* begun;
+    bool fails;
+    slow_copy(std::atomic<bool>* b, bool f) : begun(b), fails(f) {}
+    slow_copy(slow_copy&&) noexcept = default;
+    slow_copy(const slow_copy& other) : begun(other.begun), fails(other.fails) {
+        *begun = true;
+        a_while();
+        if (fails) throw 7;
+    }
+};
+
+TEST_P(Promise, ASetterWaitsForOneThatMayFail) {
+    inside([this] {
+        using promise = dunlin::promise<slow_copy>;
+        const std::array setters{
+            +[](promise& p, std::atomic<bool>& b) { p.set_value(slow_copy(&b, false)); },
+            +[](promise& p, std::atomic<bool>& b) { p.set_value_at_thread_exit(slow_copy(&b, false)); },
+            +[](promise& p, std::atomic<bool>&) { p.set_exception(std::make_exception_ptr(8)); },
+            +[](promise& p, std::atomic<bool>&) { p.set_exception_at_thread_exit(std::make_exception_ptr(8)); },
+        };
+        for (unsigned i = 0; i < setters.size() * 2; ++i) {
+            std::atomic<bool> begun{false};
+            promise p;
+            auto f = p.get_future();
+            auto first = start([&] {
+                const slow_copy bad(&begun, true);
+                EXPECT_THROW(i % 2 == 0 ? p.set_value(bad) : p.set_value_at_thread_exit(bad), int);
+            });
+            auto second = start([&] {
+                until([&] { return begun.load(); });
+                EXPECT_NO_THROW(setters[i / 2](p, begun)) << "nothing is set, so this one sets it: " << i;
+            });
+            EXPECT_EQ(f.wait_for(10s), dunlin::future_status::ready);
+        }
+    });
+}
+
+TEST_P(Promise, IsSatisfiedOnlyWhenItIsReady) {
+    inside([this] {
+        for (int round = 0; round < support::rounds(30); ++round) {
+            std::atomic<bool> begun{false};
+            dunlin::promise<slow_copy> p;
+            auto f = p.get_future();
+            const auto both = start(2, [&](int i) {
+                const slow_copy value(&begun, false);
+                if (i == 0) return p.set_value(value);
+                until([&] { return begun.load(); });
+                expect_code(future_errc::promise_already_satisfied, [&] { p.set_value(value); });
+                EXPECT_EQ(f.wait_for(0s), dunlin::future_status::ready);
+            });
+        }
+        // But nothing waits for the end of a goroutine or thread.
+        std::atomic<bool> set{false}, refused{false};
+        dunlin::promise<int> late;
+        auto other = start([&] {
+            late.set_value_at_thread_exit(1);
+            set = true;
+            until([&] { return refused.load(); });
+        });
+        until([&] { return set.load(); });
+        expect_code(future_errc::promise_already_satisfied, [&] { late.set_value(2); });
+        refused = true;
+        EXPECT_EQ(late.get_future().get(), 1);
+    });
+}
+
 TEST_P(Promise, WaitsEndInTime) {
     inside([this] {
         dunlin::promise<int> p;

@@ -7,6 +7,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <source_location>
 #include <stdexcept>
@@ -17,12 +18,18 @@
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/one_shot.hpp>
+#include <dunlin/mutex.hpp>
 #include <dunlin/task.hpp>
 
 namespace dunlin::inline v0_1::detail {
 
-// Three steps: claim(), which succeeds for one caller; a result is stored; the state becomes ready. The last step may
-// wait for the end of the goroutine. Counted; the last reference destroys the state, by its destroy_.
+// Three steps: the state is claimed, by one caller; a result is stored; the state becomes ready. The last step may wait
+// for the end of the goroutine. Counted; the last reference destroys the state, by its destroy_.
+//
+// The setters of a promise are atomic against each other, as std says: as if each locked a mutex. The first two steps
+// are under setting_, since the second may fail and take the first back; the next setter then finds the state
+// unclaimed. The last step is not: once the state is ready, it may be destroyed. So a setter that comes too late waits
+// until the state is ready before it says that it is.
 template <class T>
 class future_state {
 public:
@@ -45,48 +52,41 @@ public:
     }
     static void delete_state(future_state* s) noexcept { delete s; }
 
-    void claim() {
-        if (claimed_.exchange(true, std::memory_order_acq_rel))
-            throw std::future_error(std::future_errc::promise_already_satisfied);
-    }
+    // For a packaged_task, whose call makes it ready at some time. Throws promise_already_satisfied.
+    void claim() { claim_as(claimed::ready_later); }
     // It becomes ready when the goroutine has ended. Throws std::bad_alloc; then the state is not claimed.
     void claim_for_exit() {
         claim();
         try {
             make_ready_at_exit();
         } catch (...) {
-            claimed_.store(false, std::memory_order_release);
+            give_claim_back();
             throw;
         }
     }
     // Throws what the value's constructor throws, std::bad_alloc with `at_exit`; then the promise is still unsatisfied.
     template <class... Args>
     void set_value(bool at_exit, Args&&... args) {
-        claim();
-        try {
-            if constexpr (sizeof...(Args) != 0) store_value(std::forward<Args>(args)...);
-            if (at_exit) make_ready_at_exit();
-        } catch (...) {
-            forget_value();
-            claimed_.store(false, std::memory_order_release);
-            throw;
-        }
-        if (!at_exit) make_ready();
+        set(at_exit, [&] {
+            try {
+                if constexpr (sizeof...(Args) != 0) store_value(std::forward<Args>(args)...);
+                if (at_exit) make_ready_at_exit();
+            } catch (...) {
+                forget_value();
+                throw;
+            }
+        });
     }
     // Throws std::invalid_argument for null: std::current_exception() where no exception is being handled.
     void set_exception(bool at_exit, std::exception_ptr error) {
         if (error == nullptr) throw std::invalid_argument("dunlin::promise::set_exception: the exception is null");
-        if (at_exit) {
-            claim_for_exit();
+        set(at_exit, [&] {
+            if (at_exit) make_ready_at_exit();
             error_ = std::move(error);
-        } else {
-            claim();
-            error_ = std::move(error);
-            make_ready();
-        }
+        });
     }
     void abandon() noexcept {
-        if (claimed_.exchange(true, std::memory_order_acq_rel)) return;
+        if (claimed_.load(std::memory_order_relaxed) != claimed::no) return;
         error_ = std::make_exception_ptr(std::future_error(std::future_errc::broken_promise));
         make_ready();
     }
@@ -144,6 +144,33 @@ public:
     }
 
 private:
+    enum class claimed : unsigned char {
+        no,
+        ready_now,    // by a caller that does nothing else before make_ready()
+        ready_later,  // when a function or a goroutine has ended
+    };
+
+    void claim_as(claimed how) {
+        const claimed before = claimed_.load(std::memory_order_relaxed);
+        if (before == claimed::no) return claimed_.store(how, std::memory_order_relaxed);
+        if (before == claimed::ready_now) ready_.wait(future_reason, nullptr, std::source_location::current());
+        throw std::future_error(std::future_errc::promise_already_satisfied);
+    }
+    void give_claim_back() noexcept { claimed_.store(claimed::no, std::memory_order_relaxed); }
+    template <class Store>
+    void set(bool at_exit, Store store) {
+        {
+            const std::lock_guard one_setter(setting_);
+            claim_as(at_exit ? claimed::ready_later : claimed::ready_now);
+            try {
+                store();
+            } catch (...) {
+                give_claim_back();
+                throw;
+            }
+        }
+        if (!at_exit) make_ready();
+    }
     void make_ready_at_exit() {
         reference();
         try {
@@ -171,7 +198,10 @@ private:
     const destroyer destroy_;
     platform::atomic<deferred_call> deferred_;
     platform::atomic<std::uint32_t> references_{1};
-    platform::atomic<bool> claimed_{false};
+    mutex setting_;  // a promise's setter, while it stores the result
+    // A promise's setters, under setting_, and its destructor, which may come as soon as the state is ready, beside a
+    // setter that has not returned. Relaxed: the setter has claimed before that. Of a packaged_task: its caller.
+    platform::atomic<claimed> claimed_{claimed::no};
     bool has_value_ = false;    // the caller that has claimed writes it; others read it after ready_
     std::exception_ptr error_;  // the same
     union {
