@@ -5,6 +5,7 @@
 #include <dunlin/config.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <exception>
 #include <future>
@@ -240,10 +241,14 @@ private:
     result_source<T> source_;
 };
 
-}  // namespace detail
-
+// Neither converted to T nor, where only the conversion is missing, copied from a T by an explicit constructor.
+template <class U, class T>
+concept cannot_be_the_result = !std::is_convertible_v<U, T> &&
+    !(std::same_as<std::remove_cvref_t<U>, std::remove_cv_t<T>> && std::is_constructible_v<T, U>);
 #define DUNLIN_CANNOT_BE_THE_RESULT \
     "dunlin::promise: the value cannot become the result's type (what cannot be copied: std::move)"
+
+}  // namespace detail
 
 /// Where a result is set, with the interface of std::promise. If it is destroyed without having set anything, the
 /// future gets broken_promise.
@@ -271,7 +276,7 @@ public:
         this->set(false, std::addressof(value));
     }
     template <class U>
-        requires(!std::is_convertible_v<U, T>)
+        requires detail::cannot_be_the_result<U, T>
     void set_value(U&&) {
         static_assert(std::is_convertible_v<U, T>, DUNLIN_CANNOT_BE_THE_RESULT);
     }
@@ -294,7 +299,7 @@ public:
         this->set(true, std::addressof(value));
     }
     template <class U>
-        requires(!std::is_convertible_v<U, T>)
+        requires detail::cannot_be_the_result<U, T>
     void set_value_at_thread_exit(U&&) {
         static_assert(std::is_convertible_v<U, T>, DUNLIN_CANNOT_BE_THE_RESULT);
     }

@@ -132,6 +132,29 @@ TEST_P(Promise, ErrorsOfBothSides) {
     });
 }
 
+TEST_P(Promise, TakesWhatOnlyAnExplicitConstructorCopies) {
+    struct copied_explicitly {
+        int value;
+        explicit copied_explicitly(int v) : value(v) {}
+        explicit copied_explicitly(const copied_explicitly&) = default;
+    };
+    inside([] {
+        dunlin::promise<copied_explicitly> now, late;
+        dunlin::promise<const copied_explicitly> constant;
+        copied_explicitly value(3);
+        now.set_value(value);
+        constant.set_value(value);
+        EXPECT_EQ(now.get_future().share().get().value, 3);
+        EXPECT_EQ(constant.get_future().share().get().value, 3);
+        auto f = late.get_future().share();
+        dunlin::go([p = std::move(late), value = 4]() mutable {
+            copied_explicitly later(value);
+            p.set_value_at_thread_exit(later);
+        });
+        EXPECT_EQ(f.get().value, 4);
+    });
+}
+
 // What one promise's setters are given: the copy says that it has begun, takes a while, and may fail.
 struct slow_copy {
     std::atomic<bool>* begun;
