@@ -103,7 +103,11 @@ struct async_result<F, Args...> : std::type_identity<void> {};  // a static_asse
 ///           a null function; what copying throws. The future's get() throws goroutine_exited if f calls
 ///           exit_goroutine().
 /// Call from Goroutines and plain threads.
+//
+// The constraint is always true: where `using dunlin::async` stands, a call finds std::async as well, by the policy's
+// type, and a constraint makes this one the better of the two.
 template <class F, class... Args>
+    requires(sizeof...(Args) + 1 > 0)
 [[nodiscard, gnu::always_inline]] inline auto async(launch policy, F&& f, Args&&... args)
     -> future<typename detail::async_result<F, Args...>::type> {
     static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
@@ -112,7 +116,7 @@ template <class F, class... Args>
         using call = detail::call_of<F, Args...>;
         detail::check_function(f, "dunlin::async");
         if ((policy & launch::async) == launch::async) {
-            using frame = detail::async_frame<result, call>;
+            using frame = detail::async_frame<result, detail::call_of_any_alignment<call>>;
             auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);
             detail::launch<frame, true>(nullptr, std::source_location(), detail::end_kind::detached, nullptr,
                 frame::entry,

@@ -93,7 +93,7 @@ struct destroy_at_exit {
 template <class Frame, bool Owned = false, class... Values>
 [[gnu::always_inline]] inline new_goroutine launch(const go_options* options, std::source_location where, end_kind kind,
     const void* group, void (*entry)(void*), Values&&... values) {
-    static_assert(alignof(Frame) <= 64,
+    static_assert(alignof(Frame) <= strictest_frame,
         "a goroutine's function and arguments may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
     const new_goroutine n = make(sizeof(Frame), alignof(Frame), options, where);
     if constexpr (std::is_nothrow_constructible_v<Frame, Values...> && !Owned) {

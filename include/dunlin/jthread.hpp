@@ -157,7 +157,7 @@ private:
     }
     template <class Call, class... Values>
     [[gnu::always_inline]] void launch(const go_options* options, Values&&... values) {
-        using frame = detail::jthread_frame<Call>;
+        using frame = detail::jthread_frame<detail::call_of_any_alignment<Call>>;
         constexpr auto kind = detail::end_kind::joinable;
         const detail::new_goroutine n = detail::launch<frame, true>(
             options, std::source_location(), kind, nullptr, frame::entry, std::in_place,

@@ -381,7 +381,7 @@ public:
                 return;
             }
             using body = member<detail::call_of<const F&, std::size_t>>;
-            static_assert(alignof(body) <= 64,
+            static_assert(alignof(body) <= detail::strictest_frame,
                 "a goroutine's function may be aligned to 64 bytes at most: put the object behind a std::unique_ptr");
             made_members<body> made;
             for (std::size_t i = 0; i < n; ++i) {

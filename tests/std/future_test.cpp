@@ -1,6 +1,8 @@
 // [futures]: promise, future, shared_future, packaged_task, async, clause by clause; and what happens at the end of a
 // goroutine or thread.
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -427,6 +429,39 @@ TEST_P(Async, RunsAsAGoroutine) {
         EXPECT_THROW(static_cast<void>(dunlin::async(std::launch{}, half, 1)), std::invalid_argument);
         auto shared = dunlin::async(half, 10).share();
         EXPECT_EQ(shared.get() + shared.get(), 10);
+    });
+}
+
+TEST_P(Async, IsFoundBesideStds) {
+    inside([] {
+        using dunlin::async;
+        const auto mine = dunlin::this_goroutine::id();
+        auto at_once = async(std::launch::async, [] { return dunlin::this_goroutine::id(); });
+        auto deferred = async(std::launch::deferred, [](std::string) { return dunlin::this_goroutine::id(); }, "");
+        auto without = async(std::function<bool(std::string)>(&std::string::empty), std::string());
+        static_assert(std::is_same_v<decltype(without), dunlin::future<bool>>);
+        EXPECT_NE(at_once.get(), mine);
+        EXPECT_EQ(deferred.get(), mine);
+        EXPECT_TRUE(without.get());
+    });
+}
+
+TEST_P(Async, TakesWhatIsAlignedMoreStrictlyThanAGoroutinesStorage) {
+    struct alignas(256) wide {
+        int value;
+        bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(this) % alignof(wide) == 0; }
+    };
+    inside([] {
+        for (const std::launch policy : {std::launch::async, std::launch::deferred}) {
+            const wide captured{40};
+            auto f = dunlin::async(policy, [captured](const wide& argument) {
+                EXPECT_TRUE(captured.is_aligned() && argument.is_aligned());
+                return wide{captured.value + argument.value};
+            }, wide{2}).share();
+            EXPECT_TRUE(f.get().is_aligned());
+            EXPECT_EQ(f.get().value, 42);
+        }
+        EXPECT_THROW(dunlin::async([w = wide{1}]() -> int { throw w.value; }).get(), int);
     });
 }
 

@@ -1,5 +1,6 @@
 // [thread.jthread.class], [thread.thread.this]: a goroutine with a stop token, and what a goroutine can do to itself,
 // clause by clause.
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <stop_token>
@@ -28,6 +29,26 @@ static_assert(
 static_assert(std::is_constructible_v<dunlin::jthread, void (*)(std::stop_token, int), int>);
 static_assert(
     noexcept(dunlin::jthread::hardware_concurrency()) && noexcept(std::declval<const dunlin::jthread&>().get_id()));
+
+TEST_P(Jthread, TakesWhatIsAlignedMoreStrictlyThanAGoroutinesStorage) {
+    struct alignas(256) wide {
+        std::shared_ptr<int> value;
+        bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(this) % alignof(wide) == 0; }
+    };
+    inside([] {
+        const auto counted = std::make_shared<int>(7);
+        {
+            const wide captured{counted};
+            dunlin::jthread t([captured](std::stop_token, const wide& argument) {
+                EXPECT_TRUE(captured.is_aligned() && argument.is_aligned());
+                EXPECT_EQ(*captured.value + *argument.value, 14);
+            }, wide{counted});
+            dunlin::jthread({.name = "with options"}, [captured] { EXPECT_TRUE(captured.is_aligned()); }).join();
+            t.join();
+            EXPECT_EQ(counted.use_count(), 2) << "the copies are destroyed on the goroutine";
+        }
+    });
+}
 
 TEST_P(Jthread, CallsWithATokenOrWithout) {
     inside([] {

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <new>
 #include <source_location>
 #include <stdexcept>
@@ -119,6 +120,25 @@ private:
 
 template <class F, class... Args>
 using call_of = bound_call<std::decay_t<F>, std::decay_t<Args>...>;
+
+// What a goroutine's storage is aligned to at most.
+inline constexpr std::size_t strictest_frame = 64;
+
+// A call that is aligned more strictly, in memory of its own. For what is like std's; go() says how to do it by hand.
+template <class Call>
+class call_apart_from_frame {
+public:
+    template <class... Values>
+    explicit call_apart_from_frame(Values&&... values)
+        : call_(std::make_unique<Call>(std::forward<Values>(values)...)) {}
+    decltype(auto) operator()() { return (*call_)(); }
+
+private:
+    std::unique_ptr<Call> call_;
+};
+template <class Call>
+using call_of_any_alignment =
+    std::conditional_t<(alignof(Call) > strictest_frame), call_apart_from_frame<Call>, Call>;
 
 // ---- mistakes -------------------------------------------------------------------------------------------------------
 //
