@@ -4,8 +4,10 @@
 #include <dunlin/config.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -344,6 +346,18 @@ public:
     os_thread_lock& operator=(const os_thread_lock&) = delete;
 };
 
+/// Which goroutine, with what std::thread::id has: the number, and 0, which means none, where nothing else is said. It
+/// is compared, ordered and printed as that number, into which it converts, and hashed.
+class goroutine_id {
+public:
+    constexpr goroutine_id() noexcept = default;
+    constexpr goroutine_id(std::uint64_t number) noexcept : number_(number) {}
+    constexpr operator std::uint64_t() const noexcept { return number_; }
+
+private:
+    std::uint64_t number_ = 0;
+};
+
 /// The calling goroutine.
 namespace this_goroutine {
 
@@ -354,8 +368,8 @@ DUNLIN_API std::uint64_t id() noexcept;
 DUNLIN_API std::string name();
 /// Gives it a name for reports and dumps. Copied. It has no effect on a plain thread. Throws std::bad_alloc.
 DUNLIN_API void set_name(std::string_view name);
-/// What std::this_thread has, under the same names: id(), yield(), sleep_for() and sleep_until() of dunlin.
-inline std::uint64_t get_id() noexcept { return id(); }
+/// What std::this_thread has, under the same names: get_id(), yield(), sleep_for() and sleep_until() of dunlin.
+inline goroutine_id get_id() noexcept { return id(); }
 inline void yield() noexcept { dunlin::yield(); }
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& d,
@@ -374,3 +388,8 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t,
 
 }  // namespace this_goroutine
 }  // namespace dunlin
+
+template <>
+struct std::hash<dunlin::goroutine_id> {
+    std::size_t operator()(dunlin::goroutine_id id) const noexcept { return std::hash<std::uint64_t>()(id); }
+};

@@ -58,8 +58,8 @@ struct jthread_frame {
 /// One thread or goroutine at a time may use a jthread object.
 class jthread {
 public:
-    /// As this_goroutine::get_id(): a number that no other goroutine has or had; id(), which is 0, means no goroutine.
-    using id = std::uint64_t;
+    /// As this_goroutine::get_id(): no other goroutine has or had the same; id() means no goroutine.
+    using id = goroutine_id;
 
     /// Holds nothing.
     jthread() noexcept : stop_(std::nostopstate) {}
@@ -92,7 +92,7 @@ public:
     ~jthread() { finish(); }
 
     bool joinable() const noexcept { return handle_ != nullptr; }
-    id get_id() const noexcept { return handle_ ? detail::id_of(handle_) : id(); }
+    id get_id() const noexcept { return handle_ ? id(detail::id_of(handle_)) : id(); }
 
     /// Waits until the goroutine has ended.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread. If the goroutine has not begun and

@@ -1,12 +1,18 @@
 // [thread.jthread.class], [thread.thread.this]: a goroutine with a stop token, and what a goroutine can do to itself,
 // clause by clause.
+#include <algorithm>
+#include <atomic>
+#include <compare>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 #include "std/worlds.h"
@@ -29,6 +35,36 @@ static_assert(
 static_assert(std::is_constructible_v<dunlin::jthread, void (*)(std::stop_token, int), int>);
 static_assert(
     noexcept(dunlin::jthread::hardware_concurrency()) && noexcept(std::declval<const dunlin::jthread&>().get_id()));
+
+// ---- [thread.thread.id] ---------------------------------------------------------------------------------------------
+
+static_assert(std::is_trivially_copyable_v<dunlin::jthread::id> && std::totally_ordered<dunlin::jthread::id> &&
+              std::three_way_comparable<dunlin::jthread::id, std::strong_ordering>);
+static_assert(std::is_same_v<decltype(dunlin::this_goroutine::get_id()), dunlin::jthread::id>);
+static_assert(dunlin::jthread::id() == 0u && dunlin::jthread::id(3) != 0 && dunlin::jthread::id(3) < 4u &&
+              dunlin::jthread::id(3) <=> dunlin::jthread::id(2) > 0);
+
+static_assert([] {
+    dunlin::jthread::id unset;
+    return unset == dunlin::jthread::id();
+}());
+
+TEST_P(Jthread, AnIdIsUsedAsStds) {
+    inside([] {
+        const dunlin::jthread::id none;
+        std::unordered_map<dunlin::jthread::id, int> by_id{{none, 1}, {7, 2}};
+        std::atomic<dunlin::jthread::id> shared;
+        EXPECT_EQ(shared.load(), none);
+        shared = dunlin::this_goroutine::get_id();
+        const std::uint64_t number = shared.load();
+        EXPECT_EQ(number, dunlin::this_goroutine::id());
+        EXPECT_EQ(by_id.at(std::uint64_t{7}), 2);
+        EXPECT_EQ(by_id.at({}), 1);
+        std::ostringstream out;
+        out << dunlin::jthread::id() << ' ' << std::max(dunlin::jthread::id(5), dunlin::jthread::id(40));
+        EXPECT_EQ(out.str(), "0 40");
+    });
+}
 
 TEST_P(Jthread, TakesWhatIsAlignedMoreStrictlyThanAGoroutinesStorage) {
     struct alignas(256) wide {
@@ -124,7 +160,7 @@ TEST_P(Jthread, HasTheStandardsStatesAndErrors) {
             none.get_stop_token().stop_possible() || none.get_stop_source().stop_possible() || none.request_stop());
         expect_code(errc::invalid_argument, [&] { none.join(); });
         expect_code(errc::invalid_argument, [&] { none.detach(); });
-        dunlin::jthread::id inside_id{};
+        dunlin::jthread::id inside_id;
         dunlin::jthread t([&] { inside_id = dunlin::this_goroutine::get_id(); });
         const auto id = t.get_id();
         EXPECT_NE(id, dunlin::jthread::id());
