@@ -2,8 +2,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include <dunlin/detail/helper.hpp>
@@ -554,6 +558,21 @@ void cancel_node_from_watcher(chan_core* n, std::exception_ptr cause) noexcept {
 }
 
 chan_core* done_of_node(chan_core* n) noexcept { return source_of(n); }
+
+std::exception_ptr cause_of_any_class(const std::exception& cause) {
+    if (std::exception_ptr handled = std::current_exception()) {
+        try {
+            std::rethrow_exception(handled);
+        } catch (const std::exception& e) {
+            if (std::addressof(e) == std::addressof(cause)) return handled;
+        } catch (...) {
+            // another one
+        }
+    }
+    const auto* const with_code = dynamic_cast<const std::system_error*>(std::addressof(cause));
+    if (with_code != nullptr) return std::make_exception_ptr(std::system_error(*with_code));
+    return std::make_exception_ptr(std::runtime_error(cause.what()));
+}
 
 std::error_code error_of_node(chan_core* n) noexcept {
     const context_node* source = source_of(n);

@@ -168,6 +168,43 @@ TEST_P(Context, ACauseIsKeptAsItWasGiven) {
     });
 }
 
+TEST_P(Context, ACauseThatIsSeenAsItsBaseIsNotSliced) {
+    run([] {
+        const auto text_of = [](const cancellable& c) -> std::string {
+            try {
+                std::rethrow_exception(c.cause());
+            } catch (const std::exception& e) {
+                return e.what();
+            }
+        };
+        const cancellable handled = dunlin::with_cancel({}), nested = dunlin::with_cancel({});
+        try {
+            throw std::out_of_range("too far");
+        } catch (const std::exception& e) {
+            handled.cancel(e);
+            try {
+                throw 5;
+            } catch (int) {
+                nested.cancel(e);
+            }
+            EXPECT_EQ(handled.cause(), std::current_exception());
+        }
+        EXPECT_FALSE(holds<std::out_of_range>(nested.cause())) << "another one is being handled";
+        EXPECT_EQ(text_of(nested), "too far");
+        const cancellable with_code = dunlin::with_cancel({}), with_text = dunlin::with_cancel({});
+        const dunlin::io_error not_thrown(std::make_error_code(std::errc::io_error), "here");
+        const std::length_error too_long("too long");
+        with_code.cancel(static_cast<const std::exception&>(not_thrown));
+        with_text.canceller()(static_cast<const std::logic_error&>(too_long));
+        EXPECT_EQ(text_of(with_text), "too long");
+        try {
+            std::rethrow_exception(with_code.cause());
+        } catch (const std::system_error& e) {
+            EXPECT_EQ(e.code(), std::errc::io_error);
+        }
+    });
+}
+
 TEST_P(Context, TheFirstCauseStays) {
     run([] {
         std::vector<std::exception_ptr> causes;
