@@ -185,6 +185,8 @@ private:
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {
 public:
+    constexpr condition_variable_any() noexcept = default;
+
     /// Releases `lock`, waits for a notification, and takes the lock again, also when it throws. The waiter is in the
     /// queue before the lock is free: it misses no notification from a party that takes the lock afterwards.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread. `lock` blocks as its kind does.
@@ -268,6 +270,8 @@ public:
 class condition_variable : public detail::condition_operations<condition_variable> {
 public:
     using lock_type = std::unique_lock<mutex>;
+
+    constexpr condition_variable() noexcept = default;
 
     void wait(lock_type& lock, std::source_location where = std::source_location::current()) {
         detail::wait_for_condition(this, lock, nullptr, where);

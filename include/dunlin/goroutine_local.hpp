@@ -3,6 +3,7 @@
 
 #include <dunlin/config.hpp>
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -33,11 +34,14 @@ public:
     /// Values are made by T().
     goroutine_local()
         requires std::is_default_constructible_v<T>
-        : make_([] { return std::make_unique<T>(); }) {}
-    /// Values are made by make(), whose result T is constructed from.
+        : make_([] { return std::make_unique<value>(); }) {}
+    /// Values are made by make(), whose result T is constructed from. If that is a T, it need not be movable; `make`
+    /// must be.
     template <class F>
-        requires std::is_constructible_v<T, std::invoke_result_t<F&>>
-    explicit goroutine_local(F make) : make_([f = std::move(make)]() mutable { return std::make_unique<T>(f()); }) {}
+        requires(std::is_constructible_v<T, std::invoke_result_t<F&>> ||
+                    std::same_as<std::remove_cv_t<std::invoke_result_t<F&>>, std::remove_cv_t<T>>)
+    explicit goroutine_local(F make)
+        : make_([f = std::make_shared<F>(std::move(make))] { return std::unique_ptr<value>(new value((*f)())); }) {}
     goroutine_local(const goroutine_local&) = delete;
     goroutine_local& operator=(const goroutine_local&) = delete;
 
@@ -45,8 +49,8 @@ public:
     /// what making it throws.
     T& get() {
         if (void* found = detail::find_local_value(key_)) return *static_cast<T*>(found);
-        std::unique_ptr<T> made = make_();
-        detail::add_local_value(key_, made.get(), [](void* object) noexcept { delete static_cast<T*>(object); });
+        std::unique_ptr<value> made = make_();
+        detail::add_local_value(key_, made.get(), [](void* object) noexcept { delete static_cast<value*>(object); });
         return *made.release();
     }
     T& operator*() { return get(); }
@@ -59,8 +63,10 @@ public:
     void reset() noexcept { detail::remove_local_value(key_); }
 
 private:
+    using value = std::remove_cv_t<T>;  // what is made and destroyed, also for a const T
+
     const unsigned long long key_ = detail::next_local_key();
-    std::function<std::unique_ptr<T>()> make_;
+    std::function<std::unique_ptr<value>()> make_;
 };
 
 }  // namespace dunlin

@@ -46,6 +46,9 @@ template <class C, class Lock, class Mutex, class Start>
 void waits_and_is_notified(Start start) {
     static_assert(
         !std::is_copy_constructible_v<C> && !std::is_move_constructible_v<C> && !std::is_copy_assignable_v<C>);
+    static_assert(!std::is_aggregate_v<C> && std::is_nothrow_default_constructible_v<C>);
+    static constinit C made_by_the_compiler;
+    made_by_the_compiler.notify_all();
     static_assert(noexcept(std::declval<C&>().notify_one()) && noexcept(std::declval<C&>().notify_all()));
     Mutex m;
     C c;

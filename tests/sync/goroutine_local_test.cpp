@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "support/runtime_test.h"
@@ -86,6 +87,28 @@ TEST_P(goroutine_local_test, MakerResetAndFind) {
         EXPECT_EQ(text.get(), "made");
         dunlin::goroutine_local<std::unique_ptr<int>> other;
         EXPECT_EQ(*other, nullptr) << "a new one does not find another's value";
+    });
+}
+
+TEST_P(goroutine_local_test, OfWhatCannotBeMovedOrChangedOrCopied) {
+    struct fixed {
+        int number;
+        explicit fixed(int n) : number(n) {}
+        fixed(const fixed&) = delete;
+    };
+    dunlin::goroutine_local<fixed> made_in_place([n = 3]() mutable { return fixed(n++); });
+    dunlin::goroutine_local<const fixed> constant([] { return fixed(5); });
+    dunlin::goroutine_local<const int> zero;
+    dunlin::goroutine_local<int> by_a_factory_that_only_moves([p = std::make_unique<int>(6)] { return *p; });
+    static_assert(std::is_same_v<decltype(constant.get()), const fixed&>);
+    static_assert(!std::is_constructible_v<dunlin::goroutine_local<std::string>, int (*)()>);
+    run([&] {
+        EXPECT_EQ(made_in_place->number, 3);
+        EXPECT_EQ(dunlin::spawn([&] { return made_in_place->number; }).get(), 4) << "one factory makes all";
+        EXPECT_EQ(constant->number, 5);
+        EXPECT_EQ(constant.find(), &*constant);
+        EXPECT_EQ(*zero, 0);
+        EXPECT_EQ(*by_a_factory_that_only_moves, 6);
     });
 }
 
