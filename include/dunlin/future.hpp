@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <dunlin/clock.hpp>
+#include <dunlin/mutex.hpp>  // before future_state.hpp: a message about a mutex names the files it came through
 #include <dunlin/detail/future_state.hpp>
 
 namespace dunlin::inline v0_1 {

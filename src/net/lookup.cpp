@@ -5,6 +5,7 @@
 #include <mutex>
 #include <netdb.h>
 #include <new>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <utility>
 
@@ -236,7 +237,25 @@ flight_ptr take_off(const std::shared_ptr<table>& t, const question& q, bool in_
 
 }  // namespace
 
+namespace {
+
+// From construction to destruction pthread_cancel() does not end the thread. getaddrinfo() is a cancellation point, and
+// others may wait for the answer of the thread that asks.
+class not_cancelled {
+public:
+    not_cancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+    ~not_cancelled() { pthread_setcancelstate(before_, nullptr); }
+    not_cancelled(const not_cancelled&) = delete;
+    not_cancelled& operator=(const not_cancelled&) = delete;
+
+private:
+    int before_;
+};
+
+}  // namespace
+
 answer ask_the_system(const question& q, int flags) {
+    const not_cancelled scope;
     addrinfo hints{};
     hints.ai_family = q.family;
     hints.ai_socktype = q.type;

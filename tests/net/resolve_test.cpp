@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <netdb.h>
+#include <pthread.h>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -44,7 +45,9 @@ extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* h
         return real(host, port, hints, result);
     names_that_wait& names = name.ends_with(".stuck") ? stuck : name.ends_with(".slow") ? slow : dead;
     ++names.asking;
-    while (names.let_go == 0) usleep(1000);
+    do {
+        usleep(1000);
+    } while (names.let_go == 0);
     --names.asking;
     return EAI_AGAIN;
 }
@@ -243,6 +246,25 @@ TEST_F(Resolve, TheLookUpOfAPlainThreadGoesOnWhenRunsEnd) {
         thread.join();
         EXPECT_EQ(times_asked(name), 1);
     }
+}
+
+// Others may wait for the same answer. It ends after that, at the next cancellation point.
+TEST_F(Resolve, ThePlainThreadOfALookUpIsNotCancelledInIt) {
+    slow.let_go = 1;
+    static std::atomic<bool> answered;
+    answered = false;
+    pthread_t t;
+    ASSERT_EQ(pthread_create(&t, nullptr, [](void*) -> void* {
+        pthread_cancel(pthread_self());
+        std::error_code ec;
+        net::resolve("cancelled.slow:80", ec);
+        answered = true;
+        for (;;) pause();
+    }, nullptr), 0);
+    void* result = nullptr;
+    pthread_join(t, &result);
+    EXPECT_EQ(result, PTHREAD_CANCELED);
+    EXPECT_TRUE(answered);
 }
 
 }  // namespace
