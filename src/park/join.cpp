@@ -61,8 +61,10 @@ sched::goroutine* take_youngest_of(sched::processor* p, const void* group) noexc
 bool was_stopped(const sched::goroutine* g) noexcept {
     if (g->state.load(std::memory_order_acquire) == sched::goroutine_state::frozen) return true;
     // In a call of the system it is lost when it comes back (end_of_run.cpp).
-    for (const sched::machine* m = sched::the_scheduler.machines.load(std::memory_order_acquire); m; m = m->all_next) {
-        if (m->condemned.load(std::memory_order_acquire) && m->current.load(std::memory_order_relaxed) == g) return true;
+    const sched::machine* m = sched::the_scheduler.machines.load(std::memory_order_acquire);
+    for (; m != nullptr; m = m->all_next) {
+        const bool condemned = m->condemned.load(std::memory_order_acquire);
+        if (condemned && m->current.load(std::memory_order_relaxed) == g) return true;
     }
     return false;
 }

@@ -257,7 +257,9 @@ TEST_P(CutShort, AResetIsSeenByTheNextCall) {
             std::vector<char> got(2 * size);
             std::size_t all = 0;
             ssize_t n;
-            while ((n = recv(pair->read_end, got.data(), got.size(), MSG_WAITALL)) > 0) all += static_cast<std::size_t>(n);
+            while ((n = recv(pair->read_end, got.data(), got.size(), MSG_WAITALL)) > 0) {
+                all += static_cast<std::size_t>(n);
+            }
             const int error = errno;
             sending.wait();
             EXPECT_EQ(n, -1) << "after " << all << " bytes: the end of the file instead of the reset";
