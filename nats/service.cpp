@@ -54,7 +54,7 @@ struct service final : std::enable_shared_from_this<service> {
     }
 
     // In a goroutine, whose place is taken already. If there is no memory for it the request is lost, and its caller
-    // waits for its limit.
+    // waits for its limit; so are those that wait, if no other goroutine is left that would take them.
     void start(message m) noexcept {
         try {
             dunlin::detail::go_for(server, [self = shared_from_this(), m = std::move(m)]() mutable {
@@ -64,7 +64,11 @@ struct service final : std::enable_shared_from_this<service> {
                 } while (self->next(m));
             });
         } catch (const std::exception&) {
-            if (locked(mutex, [&] { return --running == 0 && over; })) idle.try_send(std::monostate());
+            const bool last = locked(mutex, [&] {
+                if (--running == 0) waiting.clear();
+                return running == 0 && over;
+            });
+            if (last) idle.try_send(std::monostate());
         }
     }
 

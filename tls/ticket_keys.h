@@ -10,9 +10,8 @@
 //            may be resumed again and again, but not for ever: each ticket has within it the time of the full
 //            handshake, and after `periods_of_session` key periods there is another one, at which certificates are
 //            verified. So there is at once if the certificate that the session holds has expired.
-// Whose keys OpenSSL asks the callbacks of the context with which the connection was made. A callback of the program's
-// for
-//            server names may have given it another context since, so the keys are noted at the connection.
+// Owner      OpenSSL asks the callbacks of the context with which the connection was made. A server-name callback of
+//            the program may have given it another context since, so the keys are noted at the connection.
 // Threads    Called inside OpenSSL, where nothing may park: so the lock is a std::mutex, held for a few copies.
 // Source     Go's crypto/tls: a new key each day, seven of them valid; a session of seven days at most; none whose
 //            certificate has expired.

@@ -164,9 +164,10 @@ DUNLIN_API chan_handle make_detached_node(const chan_handle& parent);
 DUNLIN_API chan_handle make_todo_node() noexcept;
 
 DUNLIN_API void cancel_node(chan_core* node, std::exception_ptr cause) noexcept;
-// Of an exception whose class the caller does not know: the one that is being handled, if it is `cause`; else one with
-// its text, and with its code if it is a std::system_error.
-DUNLIN_API std::exception_ptr cause_of_any_class(const std::exception& cause);
+// The exception that is being handled, if it is `cause`; else null.
+DUNLIN_API std::exception_ptr handled_as(const std::exception& cause);
+// One with its text, and with its code if it is a std::system_error.
+DUNLIN_API std::exception_ptr cause_with_text(const std::exception& cause);
 DUNLIN_API std::error_code error_of_node(chan_core* node) noexcept;
 DUNLIN_API std::string name_of_node(chan_core* node);
 DUNLIN_API std::exception_ptr cause_of_node(chan_core* node) noexcept;
@@ -324,14 +325,19 @@ public:
     ///           without being preempted.
     void operator()() const noexcept { detail::cancel_node(node_.core(), nullptr); }
     /// The same with a cause. An exception that is being handled (`catch (const std::exception& e) { cancel(e); }`) is
-    /// kept as it is, also if it is of a class derived from that of `e`.
+    /// kept as it is, also if it is of a class derived from that of `e`. One that is not being handled is copied as
+    /// what it is seen as; of one that is seen as a std::exception, its text is kept.
     void operator()(std::exception_ptr cause) const noexcept { detail::cancel_node(node_.core(), std::move(cause)); }
     void operator()(std::error_code cause) const { (*this)(std::make_exception_ptr(std::system_error(cause))); }
     template <std::derived_from<std::exception> Exception>
     void operator()(const Exception& cause) const {
-        // A copy of what is only seen as an Exception would be less than the cause.
-        (*this)(typeid(cause) == typeid(Exception) ? std::make_exception_ptr(cause)
-            : detail::cause_of_any_class(cause));
+        // A copy of what is only seen as an Exception would be less than the cause, and of a std::exception nothing.
+        std::exception_ptr whole = typeid(cause) != typeid(Exception) ? detail::handled_as(cause) : nullptr;
+        if (whole == nullptr) {
+            whole = std::same_as<Exception, std::exception> ? detail::cause_with_text(cause)
+                : std::make_exception_ptr(cause);
+        }
+        (*this)(std::move(whole));
     }
 
 private:

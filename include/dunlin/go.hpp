@@ -346,8 +346,8 @@ public:
     os_thread_lock& operator=(const os_thread_lock&) = delete;
 };
 
-/// Which goroutine, with what std::thread::id has: the number, and 0, which means none, where nothing else is said. It
-/// is compared, ordered and printed as that number, into which it converts, and hashed.
+/// Which goroutine, with what std::thread::id has. It converts from and to the goroutine's number, and is compared,
+/// ordered, printed and hashed as that; a default-constructed one is 0: no goroutine.
 class goroutine_id {
 public:
     constexpr goroutine_id() noexcept = default;

@@ -559,7 +559,7 @@ void cancel_node_from_watcher(chan_core* n, std::exception_ptr cause) noexcept {
 
 chan_core* done_of_node(chan_core* n) noexcept { return source_of(n); }
 
-std::exception_ptr cause_of_any_class(const std::exception& cause) {
+std::exception_ptr handled_as(const std::exception& cause) {
     if (std::exception_ptr handled = std::current_exception()) {
         try {
             std::rethrow_exception(handled);
@@ -569,6 +569,10 @@ std::exception_ptr cause_of_any_class(const std::exception& cause) {
             // another one
         }
     }
+    return nullptr;
+}
+
+std::exception_ptr cause_with_text(const std::exception& cause) {
     const auto* const with_code = dynamic_cast<const std::system_error*>(std::addressof(cause));
     if (with_code != nullptr) return std::make_exception_ptr(std::system_error(*with_code));
     return std::make_exception_ptr(std::runtime_error(cause.what()));

@@ -235,10 +235,6 @@ flight_ptr take_off(const std::shared_ptr<table>& t, const question& q, bool in_
     return f;
 }
 
-}  // namespace
-
-namespace {
-
 // From construction to destruction pthread_cancel() does not end the thread. getaddrinfo() is a cancellation point, and
 // others may wait for the answer of the thread that asks.
 class not_cancelled {

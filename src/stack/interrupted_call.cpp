@@ -25,6 +25,9 @@ namespace dunlin::inline v0_1::stack {
 
 namespace {
 
+// A system call leaves the address behind it in rcx; not on every CPU and kernel.
+bool calls_leave_address = false;
+
 auto& registers_of(void* context) noexcept { return static_cast<ucontext_t*>(context)->uc_mcontext.gregs; }
 auto& registers_of(const void* context) noexcept { return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs; }
 
@@ -109,6 +112,7 @@ bool moves_all(long number, const gregset_t& registers) noexcept {
     const long fd = registers[REG_RDI];
     int type = 0, at_mark = 0;
     if (!read_option(fd, SO_TYPE, type) || type != SOCK_STREAM) return false;
+    if (int least = 0; number == SYS_recvfrom && (!read_option(fd, SO_RCVLOWAT, least) || least > 1)) return false;
     timeval limit{};
     if (!read_option(fd, number == SYS_recvfrom ? SO_RCVTIMEO : SO_SNDTIMEO, limit)) return false;
     if (limit.tv_sec != 0 || limit.tv_usec != 0) return false;
@@ -119,6 +123,15 @@ bool moves_all(long number, const gregset_t& registers) noexcept {
 }
 
 }  // namespace
+
+void note_what_calls_leave() noexcept {
+    long behind = 0, left = 0, result = SYS_getpid;
+    asm volatile("leaq 1f(%%rip), %[behind]\n\tsyscall\n1:"
+        : [behind] "=&r"(behind), "+a"(result), "=c"(left)
+        :
+        : "r11", "memory");
+    calls_leave_address = left == behind;
+}
 
 void repeat_interrupted_call(void* handler_context) noexcept {
     auto& registers = registers_of(handler_context);
@@ -143,15 +156,15 @@ bool interrupts_sleep_of_libc(const void* handler_context, bool seen_asleep) noe
 
 void go_on_with_call(void* handler_context) noexcept {
     auto& registers = registers_of(handler_context);
-    // A system call leaves the address behind it in rcx. Without this, the registers may be those of another
-    // instruction's, from which a jump has led here.
-    if (registers[REG_RCX] != registers[REG_RIP]) return;
+    // Otherwise the registers may be those of another instruction, from which a jump has led here.
+    if (calls_leave_address && registers[REG_RCX] != registers[REG_RIP]) return;
     const greg_t moved = registers[REG_RAX], wanted = registers[REG_RDX];
     if (moved <= 0 || moved >= wanted) return;
     const long number = look_before(registers[REG_RIP]).number;
     if (!moves_all(number, registers)) return;
     registers[REG_RAX] = number;
     registers[REG_R11] = moved;
+    registers[REG_RCX] = registers[REG_RIP];
     registers[REG_RIP] = address_of(dunlin_rest_of_call);
 }
 
@@ -160,6 +173,8 @@ bool goes_on_with_call(const void* code) noexcept {
 }
 
 #else
+
+void note_what_calls_leave() noexcept {}
 
 void repeat_interrupted_call(void*) noexcept {}
 

@@ -6,12 +6,14 @@
 //            no handler need not expect either.
 // EINTR      Nothing has happened yet, so the call is made again when the handler returns.
 // A part     write(), send() and recv(MSG_WAITALL) of a connection that blocks go on with the rest: the handler returns
-//            to code of ours (rest_of_call_x86_64.S), which moves it, and then returns to libc with the sum. What else
-//            may have made it a part keeps it one: datagrams, other flags, a time-out of the socket, a mark of urgent
-//            data, an error of the connection (which is left to the program's next call), the end, a signal of the
-//            program's.
+//            to code of ours (rest_of_call_x86_64.S), which moves it, and then returns to libc with the sum. Other
+//            reasons for a part are respected: datagrams, other flags, a time-out or low-water mark of the socket,
+//            urgent data, an error of the connection (which is left to the program's next call), the end, a signal of
+//            the program's; and a goroutine that is to stop for good does not go on.
 // Limits     If the program's own signal has cut the call short, and one of ours comes while its handler returns, the
-//            call goes on all the same. A descriptor that is closed and used anew meanwhile is another one.
+//            call goes on all the same. A descriptor that is closed and used anew meanwhile is another one. Where a
+//            socket has an error queue that is not empty (SO_TIMESTAMPING), a part is returned. A recv() on a Unix
+//            socket reads on across descriptors that were sent, where it would have stopped.
 // Where      The number of the call is gone from the frame. It stands before the syscall instruction in libc, until
 //            glibc 2.40. On CPUs other than x86-64 the first argument is gone too. Where the number or the argument is
 //            gone, nothing can be done; nor are calls with several buffers repeated (writev, sendmsg), whose lists
@@ -20,6 +22,9 @@
 #pragma once
 
 namespace dunlin::inline v0_1::stack {
+
+// Called once, before any handler is installed.
+void note_what_calls_leave() noexcept;
 
 // Before anything else, as both look at the frame as the kernel has made it.
 void repeat_interrupted_call(void* handler_context) noexcept;

@@ -9,16 +9,21 @@
 // which leaves it to the program's next call. A signal ends the wait, and with it the transfer; if it was one of ours,
 // the handler returns to dunlin_rest_of_call_wait.
     .set poll, 7
+    .set ioctl, 16
     .set write, 1
     .set sendto, 44
     .set recvfrom, 45
     .set dont_wait, 0x40       // MSG_DONTWAIT
     .set no_signal, 0x4000     // MSG_NOSIGNAL: the program's next call raises it
     .set again, -11            // EAGAIN
+    .set most_again, 1000      // so many times in all: the kernel has no memory, or other threads move the bytes
+    .set fionread, 0x541b      // FIONREAD
     .set in_event, 0x1         // POLLIN
+    .set urgent_event, 0x2     // POLLPRI
     .set out_event, 0x4        // POLLOUT
-    .set error_events, 0x28    // POLLERR, POLLNVAL
-    .set hang_up_event, 0x10   // POLLHUP: a reader finds the end behind what is left, a writer an error
+    .set error_event, 0x8      // POLLERR: a reader gets what is queued before it
+    .set hang_up_event, 0x10   // POLLHUP: likewise, and then the end; a writer gets an error
+    .set bad_event, 0x20       // POLLNVAL
 
     .text
     .p2align 4
@@ -48,21 +53,23 @@ dunlin_rest_of_call:
     .cfi_def_cfa_offset 176
     pushq %r9
     .cfi_def_cfa_offset 184
-    // 0 pollfd, 8 number, 12 events that end it, 16 flags, 24 sum, 32 place, 40 bytes left
-    leaq -48(%rsp), %rsp
-    .cfi_def_cfa_offset 232
+    // 0 pollfd, 8 number, 12 events that end it, 16 flags, 24 sum, 32 place, 40 bytes left, 48 for FIONREAD, 52 times
+    // that nothing was moved
+    leaq -56(%rsp), %rsp
+    .cfi_def_cfa_offset 240
     movq %r11, 24(%rsp)
     addq %r11, %rsi
     movq %rsi, 32(%rsp)
     subq %r11, %rdx
     movq %rdx, 40(%rsp)
     movl %edi, (%rsp)
-    movl $in_event, 4(%rsp)
-    movl $error_events, 12(%rsp)
+    movl $0, 52(%rsp)
+    movl $in_event | urgent_event, 4(%rsp)
+    movl $urgent_event | bad_event, 12(%rsp)
     cmpl $recvfrom, %eax
     je 1f
     movl $out_event, 4(%rsp)
-    movl $error_events | hang_up_event, 12(%rsp)
+    movl $error_event | hang_up_event | bad_event, 12(%rsp)
     cmpl $write, %eax
     jne 1f
     movl $sendto, %eax
@@ -88,6 +95,18 @@ dunlin_rest_of_call_waited:
     movzwl 6(%rsp), %ecx
     testl 12(%rsp), %ecx
     jnz 3f
+    testl $error_event, %ecx
+    jz 2f
+    // A reader: if nothing is queued, the call would take the error away.
+    movl $ioctl, %eax
+    movl (%rsp), %edi
+    movl $fionread, %esi
+    leaq 48(%rsp), %rdx
+    movl $0, (%rdx)
+    syscall
+    cmpl $0, 48(%rsp)
+    jle 3f
+2:
     movl 8(%rsp), %eax
     movl (%rsp), %edi
     movq 32(%rsp), %rsi
@@ -97,7 +116,11 @@ dunlin_rest_of_call_waited:
     xorl %r9d, %r9d
     syscall
     cmpq $again, %rax
-    je dunlin_rest_of_call_wait
+    jne 2f
+    incl 52(%rsp)
+    cmpl $most_again, 52(%rsp)
+    jb dunlin_rest_of_call_wait
+2:
     testq %rax, %rax
     jle 3f
     addq %rax, 24(%rsp)
@@ -106,7 +129,7 @@ dunlin_rest_of_call_waited:
     jnz dunlin_rest_of_call_wait
 3:
     movq 24(%rsp), %rax
-    leaq 48(%rsp), %rsp
+    leaq 56(%rsp), %rsp
     .cfi_def_cfa_offset 184
     popq %r9
     .cfi_def_cfa_offset 176

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <memory>
 #include <string>
 #include <sys/mman.h>
@@ -15,6 +17,7 @@
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <dunlin/net.hpp>
@@ -24,6 +27,24 @@
 using namespace std::chrono_literals;
 
 namespace {
+
+// Where neither can go on, glibc no longer says which call it makes (stack/interrupted_call.h).
+bool can_go_on() {
+#if defined(__x86_64__) && defined(__GLIBC__)
+    int minor = 0;
+    return std::sscanf(gnu_get_libc_version(), "2.%d", &minor) == 1 && minor <= 40;
+#else
+    return false;
+#endif
+}
+
+// What fits into the buffer of one that writes before anything is read: the kernel counts its own part, too.
+std::size_t room_in(int fd) {
+    int bytes = 0;
+    socklen_t size = sizeof bytes;
+    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size);
+    return static_cast<std::size_t>(bytes) / 4;
+}
 
 // The two ends of a connection in blocking mode, as plain descriptors.
 struct blocking_pair {
@@ -89,17 +110,18 @@ TEST_P(CutShort, NothingThatIsWrittenAndNothingThatIsWaitedForIs) {
             both.go([&] {
                 std::vector<char> data(size);
                 for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<char>(i * 7 >> 5);
-                for (; std::chrono::steady_clock::now() < end; ++writes) {
+                ssize_t moved = 1;
+                for (; moved > 0 && std::chrono::steady_clock::now() < end; ++writes) {
                     std::size_t n = 0;
-                    for (int calls = 0; n < size; ++calls) {
-                        const ssize_t moved = writes % 2 == 0 ? write(pair.write_end, data.data() + n, size - n)
-                                                              : send(pair.write_end, data.data() + n, size - n, 0);
-                        ASSERT_GT(moved, 0);
+                    for (int calls = 0; n < size && moved > 0; ++calls) {
+                        moved = writes % 2 == 0 ? write(pair.write_end, data.data() + n, size - n)
+                                                : send(pair.write_end, data.data() + n, size - n, 0);
                         n += static_cast<std::size_t>(moved);
                         parts_written += calls != 0;
                     }
                 }
-                shutdown(pair.write_end, SHUT_WR);
+                EXPECT_GT(moved, 0);
+                shutdown(pair.write_end, SHUT_WR);  // the reader ends
             });
             both.go([&] {
                 std::vector<char> data(size);
@@ -116,11 +138,10 @@ TEST_P(CutShort, NothingThatIsWrittenAndNothingThatIsWaitedForIs) {
             });
             both.wait();
             RecordProperty("writes", writes);
-#if defined(__x86_64__)
-            // Elsewhere such a call cannot go on (stack/interrupted_call.h).
-            EXPECT_EQ(parts_written, 0) << "of " << writes << (tcp ? ", TCP" : ", Unix");
-            EXPECT_EQ(parts_read, 0) << "of " << writes << (tcp ? ", TCP" : ", Unix");
-#endif
+            if (can_go_on()) {
+                EXPECT_EQ(parts_written, 0) << "of " << writes << (tcp ? ", TCP" : ", Unix");
+                EXPECT_EQ(parts_read, 0) << "of " << writes << (tcp ? ", TCP" : ", Unix");
+            }
             EXPECT_EQ(wrong, 0);
         });
     }
@@ -150,12 +171,15 @@ TEST_P(CutShort, ADatagramIsNotContinuedByTheNext) {
         const int much = 4 << 20;
         setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &much, sizeof much);
         const hogs beside(procs() + 1);
-        constexpr ssize_t size = 60'000;
+        constexpr ssize_t size = 40'000;
+        const std::size_t at_once = std::clamp<std::size_t>(room_in(ends[0]) / size, 1, 8);
         std::vector<char> data(1 << 20);
         const auto end = std::chrono::steady_clock::now() + 500ms;
         for (int wrong = 0; wrong == 0 && std::chrono::steady_clock::now() < end;) {
-            for (int i = 0; i < 8; ++i) ASSERT_EQ(send(ends[0], data.data(), size, 0), size);
-            for (int i = 0; i < 8; ++i) wrong += recv(ends[1], data.data(), data.size(), MSG_WAITALL) != size;
+            for (std::size_t i = 0; i < at_once; ++i) ASSERT_EQ(send(ends[0], data.data(), size, 0), size);
+            for (std::size_t i = 0; i < at_once; ++i) {
+                wrong += recv(ends[1], data.data(), data.size(), MSG_WAITALL) != size;
+            }
             EXPECT_EQ(wrong, 0);
         }
         for (const int e : ends) close(e);
@@ -165,8 +189,8 @@ TEST_P(CutShort, ADatagramIsNotContinuedByTheNext) {
 // A look at what is queued begins at its head each time.
 TEST_P(CutShort, WhatIsLookedAtIsWhatStandsThere) {
     run([&] {
-        constexpr std::size_t size = 3 << 20;
         const blocking_pair pair(false);
+        const std::size_t size = room_in(pair.write_end);
         std::vector<char> data(size), seen(2 * size);
         for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<char>(i * 7 >> 5);
         ASSERT_EQ(write(pair.write_end, data.data(), size), static_cast<ssize_t>(size));
@@ -199,8 +223,9 @@ TEST_P(CutShort, AFileAtItsLimitGetsNoSecondWrite) {
         for (int i = 0; i < 6; ++i) {
             const int file = memfd_create("limited", MFD_CLOEXEC);
             setrlimit(RLIMIT_FSIZE, &small);
-            EXPECT_EQ(write(file, data.data(), data.size()), static_cast<ssize_t>(most));
+            const ssize_t written = write(file, data.data(), data.size());
             setrlimit(RLIMIT_FSIZE, &usual);
+            EXPECT_EQ(written, static_cast<ssize_t>(most));
             close(file);
         }
     });
@@ -232,6 +257,35 @@ TEST_P(CutShort, ASignalOfTheProgramsEndsTheCall) {
         }
     });
     sigaction(SIGUSR2, &before, nullptr);
+}
+
+// What is queued before an error is read first, as by a thread: all of it.
+TEST_P(CutShort, AReaderGetsAllThatWasSentBeforeAReset) {
+    if (support::under_thread) GTEST_SKIP() << "the sanitizer runs the handler after the call";
+    run([&] {
+        constexpr std::size_t size = 2 << 20;
+        const std::vector<char> data(size);
+        const hogs beside(procs() + 1);
+        for (int i = 0; i < (support::sanitized ? 10 : 40); ++i) {
+            blocking_pair pair(false);
+            ASSERT_EQ(send(pair.read_end, "unread", 6, 0), 6);  // so that its end is a reset
+            dunlin::wait_group sending;
+            sending.go([&] {
+                for (std::size_t n = 0; n < size;) {
+                    const ssize_t moved = write(pair.write_end, data.data() + n, size - n);
+                    if (moved <= 0) break;
+                    n += static_cast<std::size_t>(moved);
+                }
+                close(std::exchange(pair.write_end, -1));
+            });
+            std::vector<char> got(size);
+            const ssize_t n = recv(pair.read_end, got.data(), size, MSG_WAITALL);
+            sending.wait();
+            if (can_go_on()) {
+                EXPECT_EQ(n, static_cast<ssize_t>(size));
+            }
+        }
+    });
 }
 
 // An error of the connection is the next call's: it must not be lost in what goes on.

@@ -99,6 +99,9 @@ FRAMES = {
     "beast::get_lowest_layer(ws).set_deadline(5s)": (
         "namespace beast = boost::beast; auto [connection, other] = dunlin::net::stream_pair(); dunlin::asio_stream ws(connection);",
         "; char c; ws.stream().set_deadline(1ns); std::error_code ec; check(connection.read_some(&c, 1, ec) == 0 && ec);", {}),
+    "catch (const std::exception& e) { cancel(e); }": (
+        "auto [ctx, cancel] = dunlin::with_cancel({}); try { throw std::out_of_range(\"far\"); } ",
+        " try { std::rethrow_exception(ctx.cause()); } catch (const std::out_of_range&) { return; } check(false);", {}),
     "while (!ready()) n.wait();": (
         "dunlin::notify n; std::atomic<bool> is{false}; const auto ready = [&] { return is.load(); };"
         "dunlin::go([&] { is = true; n.notify_one(); });", "check(ready());", {}),

@@ -100,7 +100,7 @@ TEST_P(ForcedUnwind, ASharedCallHasNoResult) {
                     return end(w), 1;
                 });
             });
-            EXPECT_EQ(calls.call(1, [] { return 3; }), 3);
+            EXPECT_EQ(calls.call(2, [] { return 3; }), 3);
             auto once = dunlin::once_func([w] { end(w); });
             auto value = dunlin::once_value([w] { return end(w), std::string(); });
             on_a_thread(once);

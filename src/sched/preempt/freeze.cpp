@@ -104,13 +104,15 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     const bool seen_asleep = m != nullptr && m->asked_in_sleep.load(std::memory_order_relaxed);
     const bool sleeps = !stack::sanitizing && stack::interrupts_sleep_of_libc(context, seen_asleep);
     const bool ours = is_request(m, *info);
+    const bool leaves = m != nullptr && m->freeze_asked.load(std::memory_order_acquire);
     if (ours) {
-        stack::repeat_interrupted_call(context);
+        const auto pc = reinterpret_cast<const void*>(stack::interrupted_pc(context));
+        if (!leaves || !stack::goes_on_with_call(pc)) stack::repeat_interrupted_call(context);
     } else {
         pass_on(signal, info, context);  // first: the thread may not come back from what follows
     }
     if (m != nullptr) do_what_is_asked(m, context, sleeps);
-    if (ours) stack::go_on_with_call(context);
+    if (ours && !leaves) stack::go_on_with_call(context);
 }
 
 template <class F>

@@ -65,6 +65,7 @@ constexpr std::uintptr_t yield_bytes = 32;
 void note_unsafe_points() noexcept {
     dl_iterate_phdr(note_library, nullptr);
     stack::note_readable_code();
+    stack::note_what_calls_leave();
 }
 
 bool spins_at(std::uintptr_t pc) noexcept {
