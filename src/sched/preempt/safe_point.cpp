@@ -8,10 +8,13 @@
 #include <initializer_list>
 #include <link.h>
 #include <sched.h>
+#include <string_view>
 
 #include "platform/cpu.h"
 #include "stack/code.h"
 #include "stack/interrupted_call.h"
+#include "stack/sanitizer.h"
+#include "stack/symbols.h"
 
 namespace dunlin::inline v0_1::sched {
 
@@ -54,6 +57,16 @@ int note_library(dl_phdr_info* info, std::size_t, void*) {
     return 0;
 }
 
+// An AddressSanitizer that is linked statically, as clang's is, has its allocator's locks in the program itself.
+bool is_of_sanitizer(std::uintptr_t pc) noexcept {
+    if constexpr (!stack::address_sanitizing) return false;
+    const std::string_view name = stack::find_symbol(pc).name;
+    for (const char* part : {"__asan", "__sanitizer", "__lsan", "__ubsan", "__interception"}) {
+        if (name.find(part) != name.npos) return true;
+    }
+    return false;
+}
+
 constexpr std::uintptr_t page = 4096;  // the smallest page size there is
 constexpr std::uintptr_t hint_is_near = 16;    // bytes of code between the hint and where a thread in the loop around
                                                // it may be found
@@ -94,6 +107,7 @@ bool may_stop_at(std::uintptr_t pc) noexcept {
     for (std::size_t i = 0; i < untouchable_count; ++i) {
         if (pc >= untouchable[i].begin && pc < untouchable[i].end) return false;
     }
+    if (is_of_sanitizer(pc)) return false;
     // In a statically linked program libc cannot be told from the program's own code.
     return untouchable_count != 0;
 }
