@@ -148,11 +148,17 @@ TEST_F(Turns, AStampInAShortTurnStandsForTurnsWithoutOne) {
     note_readying(p.get(), g.get(), true);
     EXPECT_EQ(turns_to_stamp_for(p.get()), 2u);
     // Goroutines that are readied in long turns are stamped one by one.
+    const auto begin = steady::now();
     quick_turns(10);
+    const bool quick = (steady::now() - begin) / 1ns < short_turn_ns;  // where the machine is busy one may be long
     long_turn(500us);
     for (int i = 0; i < 100; ++i) long_turn(0us);
     ASSERT_FALSE(has_short_turns(p.get()));
-    EXPECT_EQ(turns_to_stamp_for(p.get()), 11u) << "those before them, and the one that was to be a short turn";
+    const std::uint32_t stamped = turns_to_stamp_for(p.get());
+    EXPECT_LE(stamped, 11u);
+    if (quick) {
+        EXPECT_EQ(stamped, 11u) << "those before them, and the one that was to be a short turn";
+    }
 }
 
 // ---- trials ---------------------------------------------------------------------------------------------------------
