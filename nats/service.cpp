@@ -110,7 +110,12 @@ struct service final : std::enable_shared_from_this<service> {
         ~request_under_way() {
             locked(of.mutex, [&] { of.under_way.erase(reply); });
             ctx.cancel();
-            of.answer(request, text, answered || !h.empty() ? h : failed("the handler has ended its goroutine"));
+            try {
+                if (!answered && h.empty()) h = failed("the handler has ended its goroutine");
+                of.answer(request, text, h);
+            } catch (const std::exception&) {
+                // no memory for the words: its caller waits for its limit
+            }
         }
         service& of;
         const message& request;

@@ -22,9 +22,11 @@
 
 #include <dunlin/net.hpp>
 
+#include "go/hogs.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
+using preempt_support::hogs;
 
 namespace {
 
@@ -73,26 +75,7 @@ struct blocking_pair {
     blocking_pair& operator=(const blocking_pair&) = delete;
 };
 
-class CutShort : public support::each_p {
-protected:
-    struct hogs {
-        std::atomic<bool> over{false};
-        dunlin::wait_group running;
-        explicit hogs(unsigned n) {
-            for (unsigned i = 0; i < n; ++i) {
-                running.go([this] {
-                    while (!over.load(std::memory_order_relaxed)) {}
-                });
-            }
-        }
-        ~hogs() {
-            over = true;
-            running.wait();
-        }
-        hogs(const hogs&) = delete;
-        hogs& operator=(const hogs&) = delete;
-    };
-};
+class CutShort : public support::each_p {};
 EACH_P(CutShort);
 
 // ThreadSanitizer's functions hold the signal back until the call has ended with a part; and without preemption by
@@ -103,7 +86,7 @@ TEST_P(CutShort, NothingThatIsWrittenAndNothingThatIsWaitedForIs) {
         run([&] {
             constexpr std::size_t size = 8 << 20;
             const blocking_pair pair(tcp);
-            const hogs beside(procs() + 1);
+            const hogs beside(static_cast<int>(procs()) + 1);
             const auto end = std::chrono::steady_clock::now() + (support::sanitized ? 1500ms : 700ms);
             int writes = 0, parts_written = 0, parts_read = 0, wrong = 0;
             dunlin::wait_group both;
@@ -152,7 +135,7 @@ TEST_P(CutShort, ThatTheSocketDoesNotBlockIsStillSeen) {
     run([&] {
         const blocking_pair pair(false);
         fcntl(pair.write_end, F_SETFL, fcntl(pair.write_end, F_GETFL) | O_NONBLOCK);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         std::vector<char> data(64 << 20);
         for (int i = 0; i < 20; ++i) {
             const ssize_t moved = write(pair.write_end, data.data(), data.size());
@@ -170,7 +153,7 @@ TEST_P(CutShort, ADatagramIsNotContinuedByTheNext) {
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
         const int much = 4 << 20;
         setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &much, sizeof much);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         constexpr ssize_t size = 40'000;
         const std::size_t at_once = std::clamp<std::size_t>(room_in(ends[0]) / size, 1, 8);
         std::vector<char> data(1 << 20);
@@ -195,7 +178,7 @@ TEST_P(CutShort, WhatIsLookedAtIsWhatStandsThere) {
         for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<char>(i * 7 >> 5);
         ASSERT_EQ(write(pair.write_end, data.data(), size), static_cast<ssize_t>(size));
         shutdown(pair.write_end, SHUT_WR);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         const auto end = std::chrono::steady_clock::now() + 500ms;
         for (bool right = true; right && std::chrono::steady_clock::now() < end;) {
             const ssize_t n = recv(pair.read_end, seen.data(), seen.size(), MSG_PEEK | MSG_WAITALL);
@@ -218,7 +201,7 @@ TEST_P(CutShort, AFileAtItsLimitGetsNoSecondWrite) {
     run([&] {
         constexpr rlim_t most = 32 << 20;
         const std::vector<char> data(2 * most);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         const rlimit small{most, usual.rlim_max};
         for (int i = 0; i < 6; ++i) {
             const int file = memfd_create("limited", MFD_CLOEXEC);
@@ -241,7 +224,7 @@ TEST_P(CutShort, ASignalOfTheProgramsEndsTheCall) {
     sigaction(SIGUSR2, &ends_calls, &before);
     run([&] {
         const std::vector<char> data(64 << 20);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         for (int i = 0; i < 10; ++i) {
             const blocking_pair pair(false);
             std::atomic<pid_t> writer{gettid()};  // for the time of the call it stays on this thread
@@ -265,7 +248,7 @@ TEST_P(CutShort, AReaderGetsAllThatWasSentBeforeAReset) {
     run([&] {
         constexpr std::size_t size = 2 << 20;
         const std::vector<char> data(size);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         for (int i = 0; i < (support::sanitized ? 10 : 40); ++i) {
             blocking_pair pair(false);
             ASSERT_EQ(send(pair.read_end, "unread", 6, 0), 6);  // so that its end is a reset
@@ -293,7 +276,7 @@ TEST_P(CutShort, AResetIsSeenByTheNextCall) {
     run([&] {
         constexpr std::size_t size = 8 << 20;
         const std::vector<char> data(size);
-        const hogs beside(procs() + 1);
+        const hogs beside(static_cast<int>(procs()) + 1);
         for (int i = 0; i < (support::sanitized ? 10 : 40); ++i) {
             auto pair = std::make_unique<blocking_pair>(true);
             dunlin::wait_group sending;

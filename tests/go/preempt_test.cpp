@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "go/hogs.h"
 #include "go/preempt_support.h"
 #include "sched/data/current.h"
 #include "sched/data/types.h"
@@ -357,28 +358,6 @@ public:
 private:
     int signal_;
     struct sigaction before_ {};
-};
-
-// Loops that are stopped all the time, as long as it lives. On a goroutine.
-class hogs {
-public:
-    explicit hogs(int n) {
-        for (int i = 0; i < n; ++i) {
-            done_.go([over = &over_] {
-                while (!over->load(std::memory_order_relaxed)) {}
-            });
-        }
-    }
-    ~hogs() {
-        over_ = true;
-        done_.wait();
-    }
-    hogs(const hogs&) = delete;
-    hogs& operator=(const hogs&) = delete;
-
-private:
-    std::atomic<bool> over_{false};
-    dunlin::wait_group done_;
 };
 
 // PRE-08 TestSignalM
