@@ -58,6 +58,9 @@ struct hand_off_stats {
     std::uint64_t from_blocked = 0;     ///< from threads that slept in the kernel unannounced
     std::uint64_t from_hogs = 0;        ///< from goroutines that computed: at the end of their slice, or before
     std::uint64_t urgent = 0;           ///< of these, before it, for a goroutine just woken: mostly lent
+    /// goroutines that were asked, at the end of their slice, to give way in their next call that may wait: each had
+    /// made a call, and computed
+    std::uint64_t asked = 0;
     std::uint64_t signals = 0;          ///< signals sent to stop a thread that computed without a processor
     std::uint64_t preemptions = 0;      ///< goroutines that such a signal stopped
     std::size_t preempted_now = 0;      ///< of these, those that are stopped now

@@ -198,7 +198,7 @@ inline wait_outcome outcome_of(channel_status s) noexcept {
 
 wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, const std::source_location& where) {
     if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::send, limit, where);
-    sched::machine* m = enter_runtime();
+    sched::machine* m = enter_runtime([limit] { return may_wait(limit); });
     park::wait_node* woken = nullptr;
     c->lock.lock(m);
     const channel_status status = c->send(value, woken);
@@ -213,7 +213,7 @@ wait_outcome channel_send(chan_core* c, void* value, const wait_limit* limit, co
 
 wait_outcome channel_receive(chan_core* c, void* slot, const wait_limit* limit, const std::source_location& where) {
     if (DUNLIN_UNLIKELY(c == nullptr)) return wait_on_nil(direction::receive, limit, where);
-    sched::machine* m = enter_runtime();
+    sched::machine* m = enter_runtime([limit] { return may_wait(limit); });
     park::wait_node* woken = nullptr;
     c->lock.lock(m);
     const channel_status status = c->receive(slot, woken);

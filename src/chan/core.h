@@ -155,9 +155,11 @@ private:
 };
 
 // Like park::runtime_section, for callers that may park in between: waiting leaves the runtime. Null on a plain thread.
-inline sched::machine* enter_runtime() noexcept {
+// may_wait(): may the call wait, as far as its arguments say?
+template <class MayWait>
+inline sched::machine* enter_runtime(MayWait may_wait) noexcept {
     sched::machine* m = sched::current_machine();
-    return m != nullptr ? sched::enter(m) : nullptr;
+    return m != nullptr ? sched::enter_to_wait_if(m, may_wait) : nullptr;
 }
 inline void leave_runtime(sched::machine* m) noexcept {
     if (m != nullptr) sched::leave(m);

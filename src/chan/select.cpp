@@ -311,7 +311,7 @@ std::size_t selection::run(std::size_t otherwise_index) {
                 if (has_descriptor(*cases_[i])) look_at_descriptor(*cases_[i]);
             }
         }
-        sched::machine* m = enter_runtime();
+        sched::machine* m = enter_runtime([otherwise_index] { return otherwise_index == no_case; });
         park::wait_node* woken = nullptr;
         lock_all(m);
         std::size_t taken = take_one(m, woken);

@@ -62,6 +62,7 @@ void copy_hand_offs(hand_off_stats& r) {
     r.from_blocked = c.from_blocked.get();
     r.from_hogs = c.from_hogs.get();
     r.urgent = c.urgent.get();
+    r.asked = c.asked.get();
     r.signals = c.stop_requests.get();
     r.preemptions = c.preemptions.get();
     r.preempted_now = s.preempted_size.load(std::memory_order_relaxed);

@@ -143,7 +143,7 @@ public:
 
     // enter() goes into the runtime, as step 1 demands; leave() goes out again, if there was nothing to wait for.
     void enter() noexcept {
-        if (machine_ != nullptr) machine_ = sched::enter(machine_);
+        if (machine_ != nullptr) machine_ = sched::enter_to_wait(machine_);
     }
     void leave() noexcept {
         if (machine_ != nullptr) sched::leave(machine_);

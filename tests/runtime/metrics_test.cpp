@@ -35,7 +35,7 @@ EACH_P(Metrics);
 std::vector<std::uint64_t> counters_of(const runtime::runtime_stats& s) {
     const runtime::hand_off_stats& h = s.hand_offs;
     std::vector<std::uint64_t> r{s.steals, s.stolen, s.in_place_joins, s.overflows, s.poll.polls, h.blocking_calls,
-        h.at_once, h.from_blocking, h.from_blocked, h.from_hogs, h.urgent, h.signals, h.preemptions, h.thaws,
+        h.at_once, h.from_blocking, h.from_blocked, h.from_hogs, h.urgent, h.asked, h.signals, h.preemptions, h.thaws,
         h.given_back, h.returns_idle, h.returns_queued, h.threads_ended, s.scheduling_latency.total(),
         s.waits_while_idle.total(), s.world_stopping.total(), s.world_stops.total(),
         static_cast<std::uint64_t>(s.time.total.count()), static_cast<std::uint64_t>(s.time.idle.count()),

@@ -80,6 +80,7 @@ struct hand_off_counters {
     counter from_blocked;       // from threads that slept in the kernel unannounced
     counter from_hogs;          // from goroutines that computed
     counter urgent;             // of these, before the end of their slice, because a goroutine had just been woken
+    counter asked;              // goroutines asked to give way in their next call that may wait
     counter stop_requests;      // signals sent by ask_to_stop() to threads that compute without a processor
     counter thaws;              // preempted goroutines resumed without a processor, because others seemed to wait for
                                 // locks that they hold

@@ -32,6 +32,9 @@ struct monitor_notes {
     // The first look at a machine that is stuck: when it was, the CPU time of the machine then, and how often it had
     // slept.
     bool sampled = false;
+    // It was asked to give way (retake.cpp, Asking); when its processor is taken if it has not.
+    bool asked = false;
+    std::int64_t take_ns = 0;
     bool spins = false;                         // its goroutine was stopped where it waited in a loop, and has been
                                                 // resumed
     std::int64_t sampled_ns = 0;

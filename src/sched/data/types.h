@@ -501,6 +501,7 @@ struct machine_detached {
     // set by the monitor, cleared by itself: its goroutine would have been preempted but for its no_preempt scope, or
     // makes one short call after another
     platform::atomic<bool> preempt_later{false};
+    platform::atomic<const goroutine*> asked{nullptr};  // the same: is to give way in its next call that may wait
     // itself, in the handler; the monitor reads: how many of its next slices are short (preempt.h, Spin locks)
     owned<std::uint32_t> spins;
     std::uint64_t spinner = 0;                  // itself, in the handler: the goroutine last stopped while it spun
@@ -543,8 +544,7 @@ struct machine_at_end {
     // scheduler lock: its thread has the lowest priority (frozen.cpp), and serves no other goroutine
     bool lowered = false;
     bool dismissed = false;                     // scheduler lock: dismiss_wired_machines() has told it to end
-    bool ended = false;                         // scheduler lock: the thread is gone; the record stays for threads that
-                                                // walk the list
+    bool ended = false;                         // scheduler lock: the thread is gone, and the record stays on the list
 };
 
 // Identifies the thread. Constant until the record serves its next thread.

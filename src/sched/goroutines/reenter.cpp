@@ -14,11 +14,16 @@
 // If no more threads can be made and other goroutines wait for one, the end of blocking() gives its thread to one of
 // them, even where it could have a processor. A call that never waits keeps its thread even then: the goroutine may
 // hold a lock for which the others would wait, on all the threads that there are.
+//
+// Or the processor is still there, and the monitor has only asked (handshake.h, Asking). A goroutine whose slice is
+// over gives way in the next call that may wait: it costs a switch, while to stop its thread by a signal costs that
+// signal and the wake-ups of two threads, which the kernel may start on a CPU that is busy.
 #include "platform/futex.h"
 #include "sched/data/bells.h"
 #include "sched/data/steering.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
+#include "sched/goroutines/yield.h"
 #include "sched/machines/lost_holders.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
@@ -29,8 +34,14 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// Q1 to Q3 of handshake.h. True: this machine has a processor after all.
-bool ask_for_it_back(machine* m) noexcept {
+// Is the goroutine that runs here asked to give way?
+bool is_asked(const machine* m) noexcept {
+    return m->asked.load(std::memory_order_relaxed) == m->current.load(std::memory_order_relaxed);
+}
+
+// Q1 to Q3 of handshake.h. True: this machine has a processor after all. `waits`: the caller gives way if it is
+// asked to; otherwise `taken` stays raised for the next call that may wait.
+bool ask_for_it_back(machine* m, bool waits) noexcept {
     for (;;) {
         processor* had = m->last_p;
         m->in_runtime.store(0, std::memory_order_release);                    // Q1
@@ -41,6 +52,7 @@ bool ask_for_it_back(machine* m) noexcept {
         // meanwhile: then last_p names that other one.
         processor* now = m->p.load(std::memory_order_acquire);
         const bool another = now != had && (now != nullptr || m->last_p != had);
+        if (now == had && (waits || !is_asked(m))) lower_what_asked(m);
         had->retake.unlock();
         if (!another) return now == had;
     }
@@ -87,7 +99,7 @@ bool others_lack_a_thread() noexcept {
 
 }  // namespace
 
-// `stays`: on this thread.
+// `stays`: on this thread, since the call never waits.
 static machine* get_a_processor(machine* m, bool stays) noexcept {
     scheduler& s = the_scheduler;
     // If there is a taker, it has stored 1 over steered_taken before its barrier, as for enter() (steering.h).
@@ -104,7 +116,7 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
         bool have_it;
         {
             unstoppable_section section;
-            have_it = ask_for_it_back(m);
+            have_it = ask_for_it_back(m, !stays);
         }
         if (have_it) return m;
         s.lock.lock_in_a_crowd();
@@ -153,6 +165,14 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
 }
 
 [[gnu::noinline]] machine* enter_slow(machine* m) noexcept { return get_a_processor(m, true); }
-[[gnu::noinline]] machine* enter_slow_from_call(machine* m) noexcept { return get_a_processor(m, false); }
+
+[[gnu::noinline]] machine* enter_slow_to_wait(machine* m) noexcept {
+    m = get_a_processor(m, false);
+    if (!is_asked(m) || (m->current.load(std::memory_order_relaxed)->flags & goroutine::pinned)) return m;
+    m->asked.store(nullptr, std::memory_order_relaxed);
+    leave(m);
+    yield();
+    return enter(current_machine());
+}
 
 }  // namespace dunlin::sched

@@ -35,6 +35,21 @@ bool try_take(processor* p) noexcept {
     return taken;
 }
 
+void raise_taken(processor* p, machine* m, const goroutine* gives_way) noexcept {
+    p->retake.lock();
+    if (p->owner.load(std::memory_order_relaxed) == m) {
+        m->asked.store(gives_way, std::memory_order_relaxed);
+        std::uint32_t lowered = 0;
+        m->taken.compare_exchange_strong(lowered, 1, std::memory_order_relaxed);
+    }
+    p->retake.unlock();
+}
+
+void lower_what_asked(machine* m) noexcept {
+    std::uint32_t raised = 1;
+    m->taken.compare_exchange_strong(raised, 0, std::memory_order_relaxed);
+}
+
 void give(processor* p, machine* m) noexcept {
     m->last_p = p;
     p->retake.lock();

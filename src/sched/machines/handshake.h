@@ -26,6 +26,9 @@
 //            has decided.
 //            `taken` is a word of its own; m->p is not used for it: a machine inside reads m->p again and again, and
 //            must not see a null that the taker is about to undo.
+// Asking     The monitor raises `taken` under p->retake without taking p: m's next entry comes to enter_slow(), which
+//            lowers it again at Q3. So the monitor learns whether m's goroutine calls the runtime at all, and can have
+//            it give way there when its slice is over (retake.cpp, Asking).
 // Without    membarrier (old seccomp filters): the light barrier is a real fence, and so is the heavy one;
 //            platform/membarrier.h.
 // Rejected   CAS on both sides: 10 ns a call. rseq: as cheap, but it breaks under gdb and valgrind, and cannot nest.
@@ -45,8 +48,9 @@ namespace dunlin::inline v0_1::sched {
 // the machine that it is on afterwards: the same one, unless no more threads are available. Called upwards, since it is
 // part of a goroutine's life: goroutines/reenter.cpp.
 machine* enter_slow(machine* m) noexcept;
-// The same at the end of blocking(): the goroutine may be on another machine afterwards.
-machine* enter_slow_from_call(machine* m) noexcept;
+// The same for a call that may wait, and for the end of blocking(): the goroutine may be on another machine afterwards,
+// and gives way first if it has been asked to.
+machine* enter_slow_to_wait(machine* m) noexcept;
 
 // Fatal, in checking builds, unless m's thread is inside the runtime.
 inline void assert_inside([[maybe_unused]] const machine* m) noexcept {
@@ -65,8 +69,8 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
                   "a processor's queues are touched by a thread that does not have it (handshake.h, H1)");
 }
 
-// True: `taken` is raised. The processor is gone, or may be, or a simulation steers (steering.h): enter_slow() finds
-// out which.
+// True: `taken` is raised. The processor is gone, or may be, or the monitor asks for it, or a simulation steers
+// (steering.h): enter_slow() finds out which.
 [[gnu::always_inline]] inline bool keep_from_takers(machine* m) noexcept {
     m->in_runtime.store(1, std::memory_order_relaxed);                      // E1
     platform::light_barrier();                                              // E2
@@ -81,9 +85,17 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
     return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow(m) : m;
 }
 
-// The same at the end of blocking(), after which a goroutine may be on another thread.
-[[gnu::always_inline]] inline machine* enter_from_call(machine* m) noexcept {
-    return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow_from_call(m) : m;
+// The same at the beginning of a call that may wait, and at the end of blocking(): places where a goroutine may change
+// its thread.
+[[gnu::always_inline]] inline machine* enter_to_wait(machine* m) noexcept {
+    return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow_to_wait(m) : m;
+}
+
+// One of the two, for a call that may wait if its arguments allow it; may_wait() is asked on the slow way only.
+template <class MayWait>
+[[gnu::always_inline]] inline machine* enter_to_wait_if(machine* m, MayWait may_wait) noexcept {
+    if (DUNLIN_LIKELY(!keep_from_takers(m))) return m;
+    return may_wait() ? enter_slow_to_wait(m) : enter_slow(m);
 }
 
 [[gnu::always_inline]] inline void leave(machine* m) noexcept {
@@ -115,6 +127,11 @@ inline void give_back_locked(processor* p, machine* m) noexcept {
     m->p.store(p, std::memory_order_relaxed);
     m->taken.store(0, std::memory_order_release);  // pairs with the acquire of E3
 }
+// Raises m's `taken` as long as m has p: its next entry is a slow one (Asking). By compare-and-swap, since a simulation
+// may steer m. `gives_way`: the goroutine that is to give way in its next call that may wait; null: none.
+void raise_taken(processor* p, machine* m, const goroutine* gives_way) noexcept;
+// Called by m inside the runtime, with the lock of the processor that it has: no taker has raised `taken`.
+void lower_what_asked(machine* m) noexcept;
 // Gives p to m. The caller is m itself or the only holder of p.
 void give(processor* p, machine* m) noexcept;
 

@@ -14,6 +14,11 @@
 //                                        a timer that is due here, or from outside while all processors were stuck
 //            The processor is taken through the handshake of handshake.h: without a signal, without the thread's help.
 //            The thread goes on as a detached machine.
+// Asking     A goroutine that computes may call the runtime all the same, and keep its processor there: it sends to a
+//            channel that has room. If it gives way in such a call, that costs a switch; to stop it costs a signal and
+//            the wake-ups of two threads. So the first look raises `taken` (handshake.h, Asking), and the goroutine's
+//            next call lowers it. At the end of the slice the monitor asks a goroutine that has made a call to give way
+//            in the next one that may wait, and takes the processor if it has not done so a fifth of a slice later.
 // Hand on    The processor goes to an idle machine if a goroutine is runnable; else to a preempted goroutine's machine.
 //            If there is no idle machine, it goes to a preempted one in any case (no goroutine may be kept waiting for
 //            a new thread, see preempt.h); if there is none either, to the idle list. New threads are made by the
@@ -190,8 +195,10 @@ bool begin_notes(processor* p, machine* m, std::uint64_t progress, std::int64_t 
     n.got_it_ns = now;
     n.slice_began_ns = now;
     n.sampled = false;
+    n.asked = false;
     n.spins = false;
     if (m == nullptr) return false;
+    raise_taken(p, m, nullptr);
     n.blocking_tick = m->blocking_tick;
     if (m->resumed_ns == 0) return false;
     n.got_it_ns = m->resumed_ns;
@@ -263,6 +270,22 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     hand_on(p, o);
 }
 
+// The slice is over. True: the goroutine calls the runtime now and then, and may still give way in such a call.
+bool may_give_way(processor* p, machine* m, const goroutine* g, std::int64_t slice, outlook& o) noexcept {
+    monitor_notes& n = p->notes;
+    if (!n.asked) {
+        if (m->taken.load(std::memory_order_relaxed) != 0) return false;  // no call since begin_notes()
+        raise_taken(p, m, g);
+        end_slice(p);
+        the_scheduler.hand_offs.asked.add();
+        n.asked = true;
+        n.take_ns = o.now_ns + slice / 5;
+    }
+    if (o.now_ns >= n.take_ns) return false;
+    o.look_again_at(n.take_ns);
+    return true;
+}
+
 void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o) noexcept {
     scheduler& s = the_scheduler;
     monitor_notes& n = p->notes;
@@ -280,6 +303,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     // CPU time, so without the time during which the kernel ran other threads.
     const std::int64_t computed = platform::thread_cpu_ns(m->tid) - n.sampled_cpu_ns;
     if (!urgent && computed < (o.now_ns - n.sampled_ns) / 2 && age < 4 * slice_ns) return;
+    if (!lends && !n.spins && may_give_way(p, m, g, slice, o)) return;
     if (!can_hand_on(o)) return;
     int free_cpu = any_cpu;
     const bool stoppable =
@@ -288,6 +312,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     const bool early = !n.spins && age < slice_ns;  // it is owed the rest of its slice
     if (lends) m->resumed_sleeps = n.sampled_sleeps;
     if (!take(p, m, early ? age : 0, lends ? tracing::taking::lent : tracing::taking::from_hog)) return;
+    if (n.asked) m->asked.store(nullptr, std::memory_order_relaxed);
     p->lender = lends ? m : nullptr;
     s.hand_offs.from_hogs.add();
     if (early) s.hand_offs.urgent.add();
