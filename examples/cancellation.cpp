@@ -23,12 +23,13 @@ std::string ask_replica(const dunlin::context& ctx, int replica) {
 
 // The first answer wins; the others are told to stop, and are waited for.
 std::string ask_all(const dunlin::context& parent) {
-    auto [ctx, cancel] = dunlin::with_cancel(parent);
     dunlin::chan<std::string> answers(3);
-    dunlin::wait_group asked;
     std::atomic<int> stopped{0};
+    // After what its members use: it is destroyed first, and waits for them. If an exception leaves this scope, as when
+    // `parent` is done before there is an answer, it cancels them first.
+    dunlin::task_group asked(parent);
     for (int replica = 0; replica < 3; ++replica) {
-        asked.go([=, ctx = ctx, &stopped] {
+        asked.go([=, ctx = asked.context(), &stopped] {
             try {
                 answers.send(ask_replica(ctx, replica));
             } catch (const dunlin::context_cancelled&) {
@@ -37,7 +38,7 @@ std::string ask_all(const dunlin::context& parent) {
         });
     }
     std::string first = *answers.recv(parent);
-    cancel();
+    asked.cancel();
     asked.wait();
     std::printf("%s; %d others stopped\n", first.c_str(), stopped.load());
     return first;

@@ -1,5 +1,5 @@
 // graceful_shutdown.cpp - SIGTERM ends a service: it takes no new requests, and finishes those under way, for at most a
-// second.
+// second; then it cancels them.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -17,15 +17,20 @@ struct service {
     dunlin::chan<int> requests;
     std::atomic<int> handled{0};
 
-    void serve(const dunlin::context& accepting) {
+    void handle(const dunlin::context& working) {
+        try {
+            dunlin::sleep_for(2ms, working);  // the work; every wait in it ends when `working` is done
+            ++handled;
+        } catch (const dunlin::context_cancelled&) {
+        }
+    }
+
+    void serve(const dunlin::context& accepting, const dunlin::context& working) {
         dunlin::task_group under_way;
         for (bool on = true; on;) {
             dunlin::select(
                 dunlin::on_recv(requests, [&](std::optional<int>) {
-                    under_way.go([this] {
-                        dunlin::sleep_for(2ms);  // the work
-                        ++handled;
-                    });
+                    under_way.go([this, working] { handle(working); });
                 }),
                 dunlin::on_done(accepting, [&] { on = false; }));
         }
@@ -46,8 +51,13 @@ std::string why(const dunlin::context& ctx) {
 int main() {
     return dunlin::run([] {
         dunlin::signal_context accepting({SIGTERM, SIGINT});
+        auto [working, give_up] = dunlin::with_cancel(dunlin::context::background());
         service s;
-        auto served = dunlin::spawn([&] { s.serve(accepting); });
+        dunlin::chan<bool> finished(1);
+        auto served = dunlin::spawn([&, working = working] {
+            s.serve(accepting, working);
+            finished.send(true);
+        });
 
         std::atomic<int> accepted{0};
         auto client = dunlin::spawn([&] {
@@ -64,12 +74,9 @@ int main() {
         accepting.done().recv();
         const std::string reason = why(accepting);
         accepting.stop();  // a second signal ends the program at once
-        dunlin::chan<bool> finished(1);
-        dunlin::go([&] {
-            served.wait();
-            finished.send(true);
-        });
         const bool in_time = finished.recv_for(1s).has_value();
+        if (!in_time) give_up();
+        served.wait();
         client.wait();
         std::printf("%s: %d of %d requests finished%s\n", reason.c_str(), s.handled.load(), accepted.load(),
             in_time ? "" : ", the others were given up");

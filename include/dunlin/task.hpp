@@ -342,7 +342,7 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 /// use task_set.
 class DUNLIN_API task_group {
 public:
-    task_group() = default;
+    task_group() noexcept = default;
     /// The group's context is derived from `parent`.
     explicit task_group(const dunlin::context& parent);
     template <std::integral N>
@@ -351,7 +351,8 @@ public:
     }
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
-    /// Waits for all; an exception that no wait() has rethrown is dropped.
+    /// Waits for all; an exception that no wait() has rethrown is dropped. If an exception leaves the group's scope,
+    /// cancels the members first: a scope that is left early needs their results no more.
     ~task_group();
 
     /// Starts a member. As dunlin::go() otherwise.
@@ -549,6 +550,7 @@ private:
     std::unique_ptr<weighted_semaphore> places_;             // changes while there are no members; null: no limit
     detail::chan_core* parent_ = nullptr;                    // constant; counted
     mutable detail::chan_core* context_ = nullptr;           // lock_; counted; made when it is asked for
+    const int exceptions_ = std::uncaught_exceptions();      // where the group was made
 };
 
 }  // namespace dunlin

@@ -51,6 +51,7 @@ public:
     explicit task_set(const dunlin::context& parent) : members_(parent) {}
     task_set(const task_set&) = delete;
     task_set& operator=(const task_set&) = delete;
+    /// As ~task_group().
     ~task_set() = default;
 
     /// Starts a member. With a limit it waits for a place, see task_group::set_limit(): members that run hold places;

@@ -33,6 +33,12 @@ task_group::task_group(const dunlin::context& parent) : parent_(access::core_of(
 }
 
 task_group::~task_group() {
+    if (members_.pending() != 0 && std::uncaught_exceptions() > exceptions_) {
+        try {
+            cancel();
+        } catch (const std::bad_alloc&) {  // no memory for a context: no member has one, and this waits as long
+        }
+    }
     members_.wait(reason, true, std::source_location::current());
     detail::chan_handle::release(context_);
     detail::chan_handle::release(parent_);

@@ -220,6 +220,52 @@ TEST_P(TaskGroup, DestructorWaitsAndDropsExceptions) {
     });
 }
 
+// Without this the exception would wait for members that wait for ever.
+TEST_P(TaskGroup, AnExceptionThatLeavesItsScopeCancelsTheMembers) {
+    run([] {
+        std::atomic<int> cancelled{0};
+        const auto wait_for_ever = [&](const dunlin::task_group& group) {
+            try {
+                group.context().done().recv();
+                ++cancelled;
+            } catch (...) {
+                ADD_FAILURE();
+            }
+        };
+        try {
+            dunlin::task_group group;
+            group.go([&] { wait_for_ever(group); });
+            group.go([&] { wait_for_ever(group); });
+            throw std::runtime_error("early");
+        } catch (const std::runtime_error&) {
+        }
+        EXPECT_EQ(cancelled.load(), 2);
+    });
+}
+
+// A group of a destructor that runs during unwinding is left as others are.
+TEST_P(TaskGroup, OneThatIsMadeDuringUnwindingIsNotCancelled) {
+    run([] {
+        struct cleans_up {
+            bool& cancelled;
+            ~cleans_up() {
+                dunlin::task_group group;
+                group.go([&] {
+                    dunlin::sleep_for(2ms);
+                    cancelled = group.context().is_done();
+                });
+            }
+        };
+        bool cancelled = true;
+        try {
+            const cleans_up last{cancelled};
+            throw std::runtime_error("early");
+        } catch (const std::runtime_error&) {
+        }
+        EXPECT_FALSE(cancelled);
+    });
+}
+
 TEST_P(TaskGroup, AMemberThatExitsIsNotAnError) {
     run([] {
         dunlin::task_group group;
