@@ -83,6 +83,9 @@ struct maker_words {
     platform::atomic<bool> failed{false};              // the last attempt
     platform::atomic<void (*)()> print{nullptr};
     platform::atomic<unsigned> threads{0};
+    platform::atomic<pid_t> tid{0};                    // of its thread; written before `makings`
+    // raised by it when it begins to make threads, and when it has done so: odd meanwhile. A hint for the monitor
+    platform::atomic<std::uint32_t> makings{0};
 };
 DUNLIN_HIDDEN extern maker_words maker_bell;
 

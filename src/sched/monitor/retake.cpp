@@ -504,37 +504,52 @@ void look_later(detached_notes& n, std::int64_t now, std::int64_t longest) noexc
     n.wait_ns = std::min(2 * n.wait_ns, longest);
 }
 
+// Begins the period over which the next look judges m.
+void begin_period(detached_notes& n, std::int64_t now, std::int64_t cpu, std::uint64_t sleeps) noexcept {
+    n.cpu_ns = cpu;
+    n.since_ns = now;
+    n.sleeps = sleeps;
+}
+
+// m has computed since `since_ns` without sleeping, perhaps little: it shares the CPUs with other threads.
+void stop_detached(machine* m, std::int64_t computed, outlook& o) noexcept {
+    detached_notes& n = m->notes;
+    if (preemption_mode != preemption::signal || m->in_thread_call.load(std::memory_order_relaxed) ||
+        computed < computing_ns) {
+        return look_later(n, o.now_ns, longest_stop_wait_ns);
+    }
+    ask_to_stop(m);
+    if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    n.next_look_ns = o.now_ns + ask_again_ns;
+    o.look_again_at(n.next_look_ns);
+}
+
+// How much CPU time m has got does not tell whether it sleeps: beside many others that compute it is little. But what
+// it tells saves looks at /proc, which would be most of the monitor's work where a thousand threads sleep.
 void look_at_detached(machine* m, outlook& o) noexcept {
     detached_notes& n = m->notes;
     if (o.now_ns < n.next_look_ns) return;
     const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
     const std::int64_t computed = cpu - n.cpu_ns;
     const bool first = n.since_ns == 0;
-    if (!first && computed < (o.now_ns - n.since_ns) / 20) {  // the thread sleeps
-        n.cpu_ns = cpu;
-        n.since_ns = o.now_ns;
-        n.sleeps = 0;
+    if (!first && computed == 0) return look_later(n, o.now_ns, longest_asleep_wait_ns);
+    const bool little = !first && computed < (o.now_ns - n.since_ns) / 20;
+    const bool running = platform::thread_is_running(m->tid);
+    if (little && !running) {
+        begin_period(n, o.now_ns, cpu, 0);
         return look_later(n, o.now_ns, longest_asleep_wait_ns);
     }
-    if (!first && idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_relaxed)) != 0 && give_back(m)) {
+    const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
+    const bool computes = !first && running && sleeps == n.sleeps;
+    if (!first && (computes || !little) &&
+        idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_relaxed)) != 0 && give_back(m)) {
         o.effect = true;
         return;
     }
-    if (preemption_mode != preemption::signal || m->in_thread_call.load(std::memory_order_relaxed)) {
-        return look_later(n, o.now_ns, longest_stop_wait_ns);
-    }
-    const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
-    if (!first && sleeps == n.sleeps && computed >= computing_ns && platform::thread_is_running(m->tid)) {
-        ask_to_stop(m);
-        if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
-        n.next_look_ns = o.now_ns + ask_again_ns;
-        return o.look_again_at(n.next_look_ns);
-    }
-    n.cpu_ns = cpu;
-    n.since_ns = o.now_ns;
-    n.sleeps = sleeps;
-    n.wait_ns = 2 * shortest_look_ns;
-    look_later(n, o.now_ns, longest_stop_wait_ns);
+    if (computes) return stop_detached(m, computed, o);
+    begin_period(n, o.now_ns, cpu, sleeps);
+    if (!little) n.wait_ns = 2 * shortest_look_ns;
+    look_later(n, o.now_ns, little ? longest_asleep_wait_ns : longest_stop_wait_ns);
 }
 
 std::int64_t stopping_since_ns = 0;
@@ -550,11 +565,30 @@ void look_at_stopped_world(std::int64_t now) noexcept {
     }
 }
 
+std::uint32_t makings_seen = 0;
+std::int64_t making_since_ns = 0;
+
+// The thread maker may wait for a lock that a stopped goroutine holds (libc's for thread stacks, malloc's). Without an
+// idle machine nothing but preempted goroutines gets a processor meanwhile, and the holder's turn may be far away.
+void look_at_maker(std::int64_t now) noexcept {
+    const scheduler& s = the_scheduler;
+    const std::uint32_t makings = maker_bell.makings.load(std::memory_order_relaxed);
+    if (makings != makings_seen || makings % 2 == 0) {
+        makings_seen = makings;
+        making_since_ns = now;
+    } else if (now - making_since_ns >= runtime_patience_ns && s.idle_machine_count == 0 &&
+        s.preempted_size.load(std::memory_order_relaxed) != 0 &&
+        !platform::thread_is_running(maker_bell.tid.load(std::memory_order_relaxed))) {
+        let_preempted_go();
+    }
+}
+
 }  // namespace
 
 void look_at_detached_machines(outlook& o) noexcept {
     scheduler& s = the_scheduler;
     look_at_stopped_world(o.now_ns);
+    look_at_maker(o.now_ns);
     o.stuck = o.stuck || (stopping_since_ns != 0 && s.preempted_size.load(std::memory_order_relaxed) != 0);
     if (stopping_since_ns != 0) o.only_hogs = false;
     if (s.detached_unlisted.load(std::memory_order_relaxed) &&

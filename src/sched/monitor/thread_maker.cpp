@@ -131,6 +131,7 @@ bool watch_coming_threads() noexcept {
 void maker_main(void*) {
     maker_words& k = maker_bell;
     platform::use_short_slices();  // inherited by the threads that it makes
+    k.tid.store(platform::thread_id(), std::memory_order_relaxed);
     stall_report stalls;
     for (;;) {
         // lock_holder_goes_on() is asked in short steps: the holder may need seconds, and threads are wanted meanwhile.
@@ -164,7 +165,9 @@ void maker_main(void*) {
             the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) {
             continue;
         }
+        k.makings.fetch_add(1, std::memory_order_relaxed);
         const bool made = make_enough();
+        k.makings.fetch_add(1, std::memory_order_relaxed);
         k.failed.store(!made, std::memory_order_relaxed);
         if (made) continue;
         stalls.look(platform::real_now_ns());
