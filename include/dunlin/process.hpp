@@ -81,7 +81,9 @@ public:
     byte_stream& standard_output() noexcept { return output_; }
     byte_stream& standard_error() noexcept { return error_; }
 
-    /// Waits until the child has ended; may be called repeatedly, from anywhere. Throws context_cancelled; io_error
+    /// Waits until the child has ended; may be called repeatedly, from anywhere. A child that writes more to a pipe
+    /// than fits in (64 KiB) does not end until that is read, and one that reads its standard input to the end not
+    /// until standard_input() is closed; run() does both. Throws context_cancelled; io_error
     /// (errc::closed) if there is no child.
     exit_status wait();
     exit_status wait(const context& ctx);
