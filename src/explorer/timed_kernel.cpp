@@ -105,7 +105,6 @@ bool timed::futex_wait(
     std::uint32_t value = 0;
     std::memcpy(&value, word, sizeof value);
     if (value != expected) return true;
-    if (deadline_ns == INT64_MAX) deadline_ns = 0;
     t.sleeps_on = reinterpret_cast<std::uintptr_t>(word);
     sleepers_[t.sleeps_on].push_back(t.number);
     sleep(deadline_ns);

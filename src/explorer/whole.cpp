@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <limits>
 #include <utility>
 
 #include "explorer/world.h"
@@ -23,7 +22,6 @@ constexpr std::int64_t longest_ns = 600'000'000'000;  // between two things that
 // Waiters for a lock sleep for a while, at first, whatever happens to the lock (platform/lock.h, "At first"): 15 ms in
 // all.
 constexpr std::int64_t may_be_wrong_ns = 20'000'000;
-constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
 constexpr int first_thread_id = 1000;
 constexpr unsigned latest_arrival = 8;  // a signal arrives fewer than this many operations later than it could
 
@@ -107,7 +105,7 @@ void world::pass_time(std::int64_t ns) noexcept {
 
 // When t's sleep or pause ends by itself; 0: only other threads can end it.
 std::int64_t world::sleeps_until(const virtual_thread& t) const noexcept {
-    if (t.is == condition::asleep) return t.deadline_ns == never_ns ? 0 : t.deadline_ns;
+    if (t.is == condition::asleep) return t.deadline_ns;
     if (t.is == condition::ready && t.next.what == action::wait && t.paused_at == writes_) return t.pauses_until_ns;
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <linux/futex.h>
@@ -13,6 +14,10 @@ namespace dunlin::inline v0_1::platform {
 
 namespace {
 
+// For a simulation, to which 0 means that there is no deadline: a moment that is past is 1.
+constexpr std::int64_t no_simulated_deadline = 0;
+std::int64_t simulated(std::int64_t deadline_ns) noexcept { return std::max<std::int64_t>(deadline_ns, 1); }
+
 long futex(const platform::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* deadline,
     std::uint32_t mask) noexcept {
     return raw_syscall(SYS_futex, syscall_arg(&word), operation, value, syscall_arg(deadline), 0, mask);
@@ -22,7 +27,7 @@ long futex(const platform::atomic<std::uint32_t>& word, int operation, std::uint
 
 void futex_wait(const platform::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
     if (simulation* s = simulation_here()) {
-        s->futex_wait(&word, expected, no_deadline, std::source_location::current());
+        s->futex_wait(&word, expected, no_simulated_deadline, std::source_location::current());
         return;
     }
     futex(word, FUTEX_WAIT_PRIVATE, expected, nullptr, 0);
@@ -35,7 +40,7 @@ bool futex_wait_until(const platform::atomic<std::uint32_t>& word, std::uint32_t
         return true;
     }
     if (simulation* s = simulation_here()) {
-        return s->futex_wait(&word, expected, deadline_ns, std::source_location::current());
+        return s->futex_wait(&word, expected, simulated(deadline_ns), std::source_location::current());
     }
     // The kernel refuses times before the clock's zero (EINVAL), and waiters would try again for ever.
     if (deadline_ns < 0) deadline_ns = 0;

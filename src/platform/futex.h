@@ -9,7 +9,8 @@
 
 namespace dunlin::inline v0_1::platform {
 
-inline constexpr std::int64_t no_deadline = 0;
+// Every other number is a moment: 0 and those below it are past, and a caller of the library may give them.
+inline constexpr std::int64_t no_deadline = INT64_MAX;
 
 // Sleeps while `word` == `expected`. May return early (a signal, a spurious wake): callers loop.
 void futex_wait(const platform::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;

@@ -43,9 +43,10 @@ void timer_events::move(sched::processor* from, sched::processor* to) noexcept {
 }
 
 void timer_events::wait(std::int64_t deadline_ns) noexcept {
+    const std::int64_t until_ns = deadline_ns != 0 ? deadline_ns : platform::no_deadline;
     // One interrupt ends one wait. It may come before the wait begins: the word keeps it.
     while (interrupted_.load(std::memory_order_acquire) == 0) {
-        if (!platform::futex_wait_until(interrupted_, 0, deadline_ns)) break;
+        if (!platform::futex_wait_until(interrupted_, 0, until_ns)) break;
     }
     interrupted_.store(0, std::memory_order_relaxed);
 }

@@ -58,38 +58,44 @@ protected:
 };
 EACH_P(OtherClock);
 
+void wait_until_times_long_past() {
+    using duration = dunlin::clock::duration;
+    dunlin::mutex m;
+    dunlin::condition_variable cv;
+    dunlin::condition_variable_any any;
+    dunlin::task_set<int> set;
+    dunlin::binary_semaphore go_on(0);
+    set.go([&] {
+        go_on.acquire();
+        return 1;
+    });
+    for (const duration d : {duration(0), duration(1), duration(-1), duration::min(), duration::min() + 1ns}) {
+        const dunlin::clock::time_point t(d);
+        std::unique_lock lock(m);
+        EXPECT_EQ(cv.wait_until(lock, t), dunlin::cv_status::timeout);
+        EXPECT_FALSE(cv.wait_until(lock, t, [] { return false; }));
+        EXPECT_EQ(any.wait_until(lock, t), dunlin::cv_status::timeout);
+        EXPECT_FALSE(any.wait_until(lock, std::stop_source().get_token(), t, [] { return false; }));
+        EXPECT_FALSE(set.next_until(t));
+        EXPECT_EQ(dunlin::chan<int>::nil().recv_until(t).status(), dunlin::channel_status::would_block);
+        EXPECT_EQ(dunlin::chan<int>::nil().send_until(1, t).status(), dunlin::channel_status::would_block);
+        EXPECT_EQ(dunlin::chan<int>().recv_until(t).status(), dunlin::channel_status::would_block);
+        dunlin::sleep_until(t);
+        dunlin::sleep_for(100us);
+    }
+    dunlin::chan<int> fired(1);
+    const auto timer = dunlin::after_func(duration::min(), [&] { fired.send(1); });
+    EXPECT_EQ(*fired.recv(), 1);
+    go_on.release();
+    EXPECT_EQ(*set.next(), 1);
+}
+
 // The runtime's own clock: what is long past, 0 and less too, ends a wait at once, and stands before no other timer.
-TEST_P(OtherClock, ATimeLongPastEndsAWaitAtOnce) {
+TEST_P(OtherClock, ATimeLongPastEndsAWaitAtOnce) { run(wait_until_times_long_past); }
+TEST_P(OtherClock, ATimeLongPastEndsAWaitOfAPlainThreadAtOnce) {
     run([] {
-        using duration = dunlin::clock::duration;
-        dunlin::mutex m;
-        dunlin::condition_variable cv;
-        dunlin::condition_variable_any any;
-        dunlin::task_set<int> set;
-        dunlin::binary_semaphore go_on(0);
-        set.go([&] {
-            go_on.acquire();
-            return 1;
-        });
-        for (const duration d : {duration(0), duration(1), duration(-1), duration::min(), duration::min() + 1ns}) {
-            const dunlin::clock::time_point t(d);
-            std::unique_lock lock(m);
-            EXPECT_EQ(cv.wait_until(lock, t), dunlin::cv_status::timeout);
-            EXPECT_FALSE(cv.wait_until(lock, t, [] { return false; }));
-            EXPECT_EQ(any.wait_until(lock, t), dunlin::cv_status::timeout);
-            EXPECT_FALSE(any.wait_until(lock, std::stop_source().get_token(), t, [] { return false; }));
-            EXPECT_FALSE(set.next_until(t));
-            EXPECT_EQ(dunlin::chan<int>::nil().recv_until(t).status(), dunlin::channel_status::would_block);
-            EXPECT_EQ(dunlin::chan<int>::nil().send_until(1, t).status(), dunlin::channel_status::would_block);
-            EXPECT_EQ(dunlin::chan<int>().recv_until(t).status(), dunlin::channel_status::would_block);
-            dunlin::sleep_until(t);
-            dunlin::sleep_for(100us);
-        }
-        dunlin::chan<int> fired(1);
-        const auto timer = dunlin::after_func(duration::min(), [&] { fired.send(1); });
-        EXPECT_EQ(*fired.recv(), 1);
-        go_on.release();
-        EXPECT_EQ(*set.next(), 1);
+        std::thread waiter(wait_until_times_long_past);
+        dunlin::blocking([&] { waiter.join(); });
     });
 }
 

@@ -361,7 +361,7 @@ bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
             const std::int64_t again = platform::now_ns() + deadlock_again_ns;
             until = until != 0 ? std::min(until, again) : again;
         }
-        platform::futex_wait_until(monitor_asleep, 1, until);
+        platform::futex_wait_until(monitor_asleep, 1, until != 0 ? until : platform::no_deadline);
         in_time = deadline_ns == 0 || platform::now_ns() < deadline_ns;
     }
     monitor_asleep.store(0, std::memory_order_seq_cst);
