@@ -86,7 +86,7 @@ public:
             detail::throw_cancelled(ctx, "shared_mutex lock_shared");
         }
     }
-    bool try_lock_shared() noexcept { return take_share(most_readers); }
+    bool try_lock_shared() noexcept { return take_share(most_readers) || take_share_beside_leftovers(); }
     template <class Rep, class Period>
     bool try_lock_shared_for(
         const std::chrono::duration<Rep, Period>& d, std::source_location where = std::source_location::current()) {
@@ -144,6 +144,7 @@ private:
         return wait(r, &limit, where) == detail::wait_outcome::ok;
     }
     detail::wait_outcome wait(role r, const detail::wait_limit* limit, const std::source_location& where);
+    bool take_share_beside_leftovers() noexcept;
     void unlock_slow();
     void unlock_shared_slow();
     struct queue;

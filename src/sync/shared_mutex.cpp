@@ -3,6 +3,9 @@
 // Data       word_ = a writer has it | there are waiters | readers. Readers and writers wait in one queue of the
 //            parking lot, in the order in which they came.
 // Invariant  The bit "waits" is set exactly while the queue has a node; both change under the bucket's lock only.
+// Frozen     The nodes of goroutines whose run() has returned count as nodes until a caller that the bit keeps out
+//            finds no others: it takes them off, and the bit is gone for it. They cannot be taken off earlier, since
+//            the object may be gone by the end of the run.
 // Protocol   A caller that can take the mutex with the bit clear does so by one CAS. Otherwise: lock the bucket; CAS
 //            again, which takes the mutex or sets the bit; queue. An unlock that leaves it free with the bit set locks
 //            the bucket first, chooses which waiters get it next, and stores the word for them: a woken waiter has it.
@@ -80,6 +83,9 @@ struct shared_mutex::queue {
         return chain.first();
     }
 
+    // What is set in the word although no waiter is left. Takes frozen waiters off, if there are no others.
+    std::uint32_t stale() noexcept { return bucket.any(&object) ? 0 : waited; }
+
     // A waiter has given up.
     park::wait_node* given_up() noexcept {
         park::wake_chain chain;
@@ -110,10 +116,12 @@ wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const s
     park::lot_bucket& b = park::bucket_of(this);
     w.enter();
     b.lock.lock();
+    const std::uint32_t stale = queue{*this, b}.stale();
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
-        const bool free = r == writer ? word == 0 : word < most_readers;
-        const std::uint32_t next = !free ? word | waited : r == writer ? written : word + 1;
+        const std::uint32_t holders = word & ~stale;
+        const bool free = r == writer ? holders == 0 : holders < most_readers;
+        const std::uint32_t next = !free ? word | waited : r == writer ? written : holders + 1;
         if (!word_.compare_exchange_weak(word, next, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
         if (!free) break;
         b.lock.unlock();
@@ -125,6 +133,25 @@ wait_outcome shared_mutex::wait(role r, const detail::wait_limit* limit, const s
     b.push_back(&n);
     b.lock.unlock();
     return detail::wait_in_lot(b, n, w, limit, [this, &b]() noexcept { return queue{*this, b}.given_up(); });
+}
+
+// If those that wait are all frozen, a reader passes no writer.
+bool shared_mutex::take_share_beside_leftovers() noexcept {
+    const std::uint32_t seen = word_.load(std::memory_order_relaxed);
+    if ((seen & written) != 0 || (seen & waited) == 0) return false;
+    if (sched::the_scheduler.forgotten.load(std::memory_order_relaxed) == 0) return false;
+    park::runtime_section inside;
+    park::lot_bucket& b = park::bucket_of(this);
+    b.lock.lock();
+    const std::uint32_t stale = queue{*this, b}.stale();
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    bool taken = false;
+    while (!taken && (word & ~stale) < most_readers) {
+        taken = word_.compare_exchange_weak(
+            word, (word & ~stale) + 1, std::memory_order_acquire, std::memory_order_relaxed);
+    }
+    b.lock.unlock();
+    return taken;
 }
 
 void shared_mutex::unlock_slow() {

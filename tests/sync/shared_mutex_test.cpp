@@ -43,6 +43,43 @@ TEST_P(SharedMutex, AThreadBehindAWriterThatIsLeftBehindGoesOn) {
     m.unlock();
 }
 
+TEST_P(SharedMutex, AWriterThatIsLeftBehindKeepsNoLaterReaderOut) {
+    using dunlin::shared_mutex;
+    const auto read_beside_leftover = [&](auto lock) {
+        shared_mutex& m = *new shared_mutex;
+        m.lock_shared();
+        run([&] {
+            dunlin::go([&] { m.lock(); });
+            wait_for_waiters(m, 1);
+        });
+        EXPECT_TRUE(lock(m));
+        m.unlock_shared();
+        m.unlock_shared();
+        EXPECT_TRUE(m.try_lock());
+        m.unlock();
+    };
+    read_beside_leftover([](shared_mutex& m) {
+        m.lock_shared();
+        return true;
+    });
+    read_beside_leftover([](shared_mutex& m) { return m.try_lock_shared(); });
+    read_beside_leftover([](shared_mutex& m) { return m.try_lock_shared_for(0ns); });
+    read_beside_leftover([](shared_mutex& m) { return m.try_lock_shared_for(1h); });
+    read_beside_leftover([this](shared_mutex& m) {
+        run([&] { m.lock_shared(); });
+        return true;
+    });
+    // A writer that waits is not passed because of another that was left behind.
+    read_beside_leftover([](shared_mutex& m) {
+        const auto writer = dunlin::spawn([&] { return m.try_lock_for(1h) && (m.unlock(), true); });
+        support::eventually([&] { return !m.try_lock_shared() || (m.unlock_shared(), false); });
+        m.unlock_shared();
+        writer.wait();
+        m.lock_shared();
+        return m.try_lock_shared();
+    });
+}
+
 TEST_P(SharedMutex, LetsReadersInTogetherAndWritersAlone) {
     allow(60s);
     run([] {
