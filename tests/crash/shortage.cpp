@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <string>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -34,9 +35,69 @@ extern "C" int pthread_create(
     if (threads_left > 0) --threads_left;
     return real(thread, attributes, entry, argument);
 }
+
+// How many more `new` can have until one fails, and only that one; negative: any number.
+static std::atomic<int> allocations_left{-1};
+
+static void* allocate(std::size_t size, std::size_t alignment) {
+    if (allocations_left.load() >= 0 && allocations_left.fetch_sub(1) == 0) throw std::bad_alloc();
+    if (void* p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)) return p;
+    throw std::bad_alloc();
+}
+void* operator new(std::size_t size) { return allocate(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t to) { return allocate(size, static_cast<std::size_t>(to)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+// A first start without the memory for its `n`-th object, and a second one. In a process of its own. Returns 0 if the
+// first start wanted so many, 1 if it did not.
+static int start_without_memory(int n) {
+    alarm(20);
+    bool failed = false;
+    allocations_left = n;
+    try {
+        dunlin::go([] {});
+    } catch (const std::bad_alloc&) {
+        failed = true;
+    }
+    failed = failed || allocations_left.exchange(-1) < 0;
+    int ran = 0;
+    for (int i = 0; i < 2; ++i) {
+        dunlin::run({.max_procs = i == 0 ? 0u : 3u}, [&] {
+            dunlin::sleep_for(100us);
+            dunlin::wait_group group;
+            for (int k = 0; k < 10; ++k) group.go([] { dunlin::yield(); });
+            group.wait();
+            ++ran;
+        });
+    }
+    dunlin::spawn([&] { ++ran; }).get();
+    _exit(ran != 3 ? 2 : failed ? 0 : 1);
+}
 #endif
 
 namespace {
+
+// Prints after how many objects the first start wants no more, or what became of a process.
+int no_memory_for_the_start() {
+#if !DUNLIN_THREAD_SANITIZER && !DUNLIN_ADDRESS_SANITIZER
+    for (int n = 0; n < 1000; ++n) {
+        const pid_t child = fork();
+        if (child == 0) start_without_memory(n);
+        int status = 0;
+        if (child < 0 || waitpid(child, &status, 0) != child) return 1;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
+            std::printf("more than two: %s\n", n > 2 ? "yes" : "no");
+            return 0;
+        }
+        std::printf("without object %d: status %#x\n", n, static_cast<unsigned>(status));
+    }
+#endif
+    return 1;
+}
 
 // From here on this process may have so much more address space than it has. None of it for the arenas that glibc's
 // malloc would reserve for new threads, 64 MiB each: they might leave nothing at all.
@@ -174,6 +235,7 @@ int no_memory_for_goroutines() {
 constexpr support::scenario all[] = {
     {"no_first_thread", no_first_thread},
     {"no_second_thread_at_first", no_second_thread_at_first},
+    {"no_memory_for_the_start", no_memory_for_the_start},
     {"no_more_threads", no_more_threads},
     {"no_memory_for_stacks", no_memory_for_stacks},
     {"no_memory_for_a_big_stack", no_memory_for_a_big_stack},

@@ -42,11 +42,11 @@ constexpr std::int64_t retry_ns = 50'000;
 void make_processors(std::uint32_t n) {
     scheduler& s = the_scheduler;
     for (std::uint32_t i = s.procs_made.load(std::memory_order_relaxed); i < n; ++i) {
-        auto* p = new processor;
+        auto p = std::make_unique<processor>();
         p->id = i;
         p->stolen_from = std::make_unique<platform::atomic<std::uint32_t>[]>(max_procs_limit);
         p->events = s.events->make_events();
-        s.processors[i].store(p, std::memory_order_relaxed);
+        s.processors[i].store(p.release(), std::memory_order_relaxed);
         // Release: a thread that sees the number sees the processor.
         s.procs_made.store(i + 1, std::memory_order_release);
     }
@@ -171,8 +171,9 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
     scheduler& s = the_scheduler;
     const std::uint32_t made = s.procs_made.load(std::memory_order_acquire);
     processor* with_work = nullptr;
-    // Before the scheduler lock is taken: the timer heaps have locks of their own and allocate.
-    for (std::uint32_t i = 0; i < made; ++i) {
+    // Before the scheduler lock is taken: the timer heaps have locks of their own and allocate. The first processor
+    // keeps its events. It is surplus too when the first start fails for want of memory: then it has none.
+    for (std::uint32_t i = 1; i < made; ++i) {
         if (processor* p = s.processor_at(i); is_surplus(p)) s.events->move(p, s.processor_at(0));
     }
     s.lock.lock();
