@@ -51,7 +51,8 @@ enum class leftovers : unsigned char {
     /// stays locked. If main then waits a tenth of a second for a std::mutex that one of them holds, this is reported
     /// on stderr, and the holder goes on until it has unlocked the mutex.
     stop,
-    /// run() returns when all have ended. If they all wait for each other, that is reported as a deadlock.
+    /// run() returns when all have ended. If they all wait for each other, that is reported as a deadlock; with a
+    /// run_options::at_end_limit they are stopped when that is over.
     wait,
     /// The same, and run_context() is cancelled first.
     cancel_and_wait,
@@ -74,7 +75,8 @@ struct run_options {
     std::size_t main_stack_size = 0;
     /// What becomes of goroutines that are left when the main goroutine has ended.
     leftovers at_end = leftovers::stop;
-    /// How long run() waits for them at most, where it waits; then the rest are stopped.
+    /// How long run() waits for them at most, where it waits; then the rest are stopped, as by leftovers::stop,
+    /// also if they all wait for each other.
     clock::duration at_end_limit = clock::duration::max();
     /// After that, name on stderr the goroutines that are left.
     bool report_leaks = false;

@@ -10,6 +10,7 @@
 
 #include <dunlin/detail/atomic.hpp>
 #include <dunlin/detail/page_hook.hpp>
+#include <dunlin/detail/wait.hpp>
 #include <dunlin/go.hpp>
 #include <dunlin/runtime.hpp>
 
@@ -123,12 +124,14 @@ static void wait_for_leftovers(const run_options& options) {
         }
     }
     sched::scheduler& s = sched::the_scheduler;
-    s.lock.lock();
-    s.main_returned = false;  // run() goes on waiting, so a deadlock must be reported
-    sched::check_for_deadlock();
-    s.lock.unlock();
     constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
     const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
+    if (until == wait_limit::never) {
+        s.lock.lock();
+        s.main_returned = false;  // run() goes on waiting, so a deadlock must be reported; a limit ends any wait
+        sched::check_for_deadlock();
+        s.lock.unlock();
+    }
     for (std::int64_t sleep_ns = shortest_ns;;) {
         const std::int64_t begin = platform::real_now_ns();
         if (!any_left()) break;

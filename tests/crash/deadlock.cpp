@@ -284,6 +284,27 @@ int left_on_a_threads_stack_sends_later() {
     return 0;
 }
 
+void leave_one_that_waits(dunlin::leftovers at_end, dunlin::clock::duration limit) {
+    dunlin::run({.at_end = at_end, .at_end_limit = limit}, [] {
+        dunlin::go([] { never(); });
+        dunlin::sleep_for(1ms);
+    });
+}
+
+int run_waits_for_leftovers() {
+    leave_one_that_waits(dunlin::leftovers::wait, dunlin::clock::duration::max());
+    return 0;
+}
+
+int run_waits_for_leftovers_until_a_limit() {
+    const auto begin = dunlin::clock::now();
+    leave_one_that_waits(dunlin::leftovers::wait, 30ms);
+    leave_one_that_waits(dunlin::leftovers::cancel_and_wait, 30ms);
+    std::printf("waited: %s\n", dunlin::clock::now() - begin >= 60ms ? "yes" : "no");
+    dunlin::run([] { std::printf("ran\n"); });
+    return 0;
+}
+
 constexpr support::scenario all[] = {
     {"wait_group_never_done", wait_group_never_done},
     {"two_wait_for_each_other", two_wait_for_each_other},
@@ -299,6 +320,8 @@ constexpr support::scenario all[] = {
     {"after_the_last_thread_ended", after_the_last_thread_ended},
     {"second_run", second_run},
     {"second_run_after_parked_ones_were_left", second_run_after_parked_ones_were_left},
+    {"run_waits_for_leftovers", run_waits_for_leftovers},
+    {"run_waits_for_leftovers_until_a_limit", run_waits_for_leftovers_until_a_limit},
     {"many_goroutines", many_goroutines},
     {"with_many_processors", with_many_processors},
     {"thread_sends_later", thread_sends_later},

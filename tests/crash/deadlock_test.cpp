@@ -52,6 +52,13 @@ TEST_F(Deadlock, OfAJoinIsReported) {
     expect_report(deadlock("join_never_ends"), {"goroutine 1 [task join", "[sync.WaitGroup.Wait"});
 }
 
+TEST_F(Deadlock, OfLeftoversIsReportedUnlessALimitEndsTheWait) {
+    expect_report(deadlock("run_waits_for_leftovers"), {"[sync.WaitGroup.Wait"});
+    const auto r = deadlock("run_waits_for_leftovers_until_a_limit");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "waited: yes\nran\n") << r;
+}
+
 TEST_F(Deadlock, IsReportedAtOnce) {
     // TSan sleeps for a second at exit.
     const double limit_ms = support::sanitized ? 3000 : 100;
