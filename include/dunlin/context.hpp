@@ -381,7 +381,8 @@ inline cancellable with_cancel(const context& parent) { return context::with_can
 inline cancellable context::with_cancel() const { return with_cancel(*this); }
 
 /// The same, and err() becomes errc::deadline_exceeded at `t` (cause(): `cause` if one is given). A deadline later than
-/// the parent's changes nothing.
+/// the parent's changes nothing: the parent is done first, and its cause is the cause of both. If both have the same
+/// deadline, either's may be.
 template <class Clock, class Duration>
 cancellable context::with_deadline(const context& parent, const std::chrono::time_point<Clock, Duration>& t,
     std::exception_ptr cause) {

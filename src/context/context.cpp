@@ -356,9 +356,12 @@ bool context_node::set_deadline(std::int64_t when_ns, std::unique_ptr<foreign_mo
     const deadline parents = first_deadline;
     own_deadline = {when_ns, this_run(), moment == nullptr};
     const bool parents_will_come = parents.exact && (parents.run == 0 || parents.run == own_deadline.run);
-    if (parents.ns <= when_ns && parents_will_come) return when_ns > platform::now_ns();
+    // Then the parent is done first, and by its cause, although both moments may be past by now.
+    if ((parents.ns < when_ns || when_ns == wait_limit::never) && parents_will_come) return true;
     if (when_ns < parents.ns) first_deadline = own_deadline;
     deadline_cause = std::move(why);
+    // The parent's timer is for both.
+    if (parents.ns == when_ns && parents_will_come && moment == nullptr) return when_ns > platform::now_ns();
     timer_call_ = new deadline_call(this, std::move(moment));
     return timer_call_->begin(when_ns);
 }

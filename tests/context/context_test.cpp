@@ -125,6 +125,32 @@ TEST_P(Context, TheEarlierDeadlineCounts) {
     });
 }
 
+// Even when both moments are past, and no processor has had the time to look at timers.
+TEST_P(Context, ALaterDeadlineIsNotTheFirstToPass) {
+    run([] {
+        const auto late = std::make_exception_ptr(std::out_of_range("late"));
+        const auto early = std::make_exception_ptr(std::length_error("early"));
+        for (int i = 0; i < 20; ++i) {
+            const cancellable parent = dunlin::with_timeout({}, 200us, early);
+            const auto t = *parent.deadline();
+            std::optional<cancellable> later, same;
+            {
+                const dunlin::no_preempt processor_looks_at_no_timer;
+                while (dunlin::clock::now() < t + 50us) {}
+                later = parent.with_deadline(t + 10us, late);
+                same = parent.with_deadline(t, late);
+                EXPECT_TRUE(!later->is_done() || parent.is_done());
+            }
+            EXPECT_TRUE(same->is_done());
+            EXPECT_TRUE(holds<std::out_of_range>(same->cause()) || holds<std::length_error>(same->cause()));
+            later->done().recv();
+            EXPECT_TRUE(parent.is_done());
+            EXPECT_EQ(later->err(), errc::deadline_exceeded);
+            EXPECT_TRUE(holds<std::length_error>(later->cause()));
+        }
+    });
+}
+
 TEST_P(Context, ErrorsAreErrorCodesOfBothKinds) {
     run([] {
         const cancellable c = dunlin::with_cancel({});
