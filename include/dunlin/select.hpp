@@ -14,6 +14,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -21,6 +22,7 @@
 
 #include <dunlin/chan.hpp>
 #include <dunlin/clock.hpp>
+#include <dunlin/detail/full_expression.hpp>
 #include <dunlin/detail/publisher.hpp>
 
 namespace dunlin::inline v0_1 {
@@ -223,38 +225,6 @@ private:
     [[no_unique_address]] Handler handler_;
 };
 
-// The full expression in which a case is made. It is a default argument, and so a temporary that lives exactly as long
-// as that expression, and not longer than the object that the case's value was moved from. While it lives, a value that
-// was not sent can be put back there.
-class full_expression {
-public:
-    full_expression() noexcept = default;
-    full_expression(const full_expression&) = delete;
-    full_expression& operator=(const full_expression&) = delete;
-    ~full_expression() {
-        if (loan_ != nullptr) *loan_ = {};
-    }
-
-    struct loan {
-        void* from = nullptr;  // null: the value is the case's own
-        full_expression* during = nullptr;
-
-        void end() noexcept {
-            if (during != nullptr) during->loan_ = nullptr;
-            *this = {};
-        }
-    };
-    // `l` lies in the case, which ends before this object, or is kept and outlives it: the one that ends first tells
-    // the other.
-    void lend(loan& l, void* from) noexcept {
-        l = {from, this};
-        loan_ = &l;
-    }
-
-private:
-    loan* loan_ = nullptr;
-};
-
 // Owns its value: a case may outlive the object that its value was made from.
 template <class T, class Handler>
 class send_case : public case_base {
@@ -280,18 +250,22 @@ public:
 
     // After select(): a value that was not sent goes back to the object that it was moved from, if that still exists.
     void settle(bool taken) noexcept {
-        if (loan_.from != nullptr && !taken) {
-            T& home = *static_cast<T*>(loan_.from);
-            if constexpr (needs_box<T>) {
-                // It was copied: there is no loan.
-            } else if constexpr (std::is_nothrow_move_assignable_v<T>) {
-                home = std::move(value_);
+        if (!taken) bring(true);
+        loan_.end();
+    }
+    // Home, to that object, or back from there.
+    void bring(bool home) noexcept {
+        if constexpr (!needs_box<T>) {  // else it was copied: there is no loan
+            if (loan_.from == nullptr) return;
+            T& lender = *static_cast<T*>(loan_.from);
+            T &from = home ? value_ : lender, &to = home ? lender : value_;
+            if constexpr (std::is_nothrow_move_assignable_v<T>) {
+                to = std::move(from);
             } else {
-                std::destroy_at(std::addressof(home));
-                std::construct_at(std::addressof(home), std::move(value_));
+                std::destroy_at(std::addressof(to));
+                std::construct_at(std::addressof(to), std::move(from));
             }
         }
-        loan_.end();
     }
 
     // What it sends; moved from after it was sent.
@@ -383,6 +357,10 @@ inline constexpr bool end_no_loop = (is_no_loop_case<std::remove_cvref_t<C>> || 
 template <class C>
 void settle(C& c, bool taken) noexcept {
     if constexpr (requires { c.settle(taken); }) c.settle(taken);
+}
+template <class C>
+void bring(C& c, bool home) noexcept {
+    if constexpr (requires { c.bring(home); }) c.bring(home);
 }
 
 template <class C>
@@ -592,6 +570,21 @@ private:
     std::vector<chan_handle> channels_;
 };
 
+// While it lives, values that were not sent are in the objects that they were moved from.
+template <class... Cases>
+class values_at_home {
+public:
+    explicit values_at_home(Cases&... cases) noexcept : cases_(cases...) { (bring(cases, true), ...); }
+    ~values_at_home() {
+        std::apply([](Cases&... cases) { (bring(cases, false), ...); }, cases_);
+    }
+    values_at_home(const values_at_home&) = delete;
+    values_at_home& operator=(const values_at_home&) = delete;
+
+private:
+    std::tuple<Cases&...> cases_;
+};
+
 template <class... Cases>
 std::size_t loop_over(Cases&... cases) {
     const std::array<case_base*, sizeof...(Cases)> list{cases.prepare()...};
@@ -599,10 +592,13 @@ std::size_t loop_over(Cases&... cases) {
     select_rounds rounds(list.data(), list.size());
     for (;;) {
         const std::size_t taken = rounds.next();
-        loop says = loop::again;
         std::size_t i = 0;
-        // The values of the others stay in them for the next round.
-        static_cast<void>(((i++ == taken ? (settle(cases, true), says = cases.run(), true) : false) || ...));
+        static_cast<void>(((i++ == taken ? (settle(cases, true), true) : false) || ...));
+        // Those of the others: the next round offers what the handler has left there.
+        const values_at_home<Cases...> during_the_handler(cases...);
+        loop says = loop::again;
+        i = 0;
+        static_cast<void>(((i++ == taken ? (says = cases.run(), true) : false) || ...));
         if (says == loop::leave) return taken;
     }
 }
@@ -670,7 +666,8 @@ template <detail::select_case_type... Cases>
 /// select() on the same cases again and again, until a handler returns loop::leave or throws; returns the index of the
 /// case whose handler left. The cases are made once: their channels are those that they were made with, and the loop
 /// keeps these alive, whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered
-/// until it is taken, and then no more. If a channel is closed and its handler does not leave, the handler is called
+/// until it is taken, and then no more; where its value is back in v while a handler runs (on_send()), the next round
+/// offers what the handler has left in v. If a channel is closed and its handler does not leave, the handler is called
 /// again and again.
 /// Throws    As select().
 template <detail::select_case_type... Cases>

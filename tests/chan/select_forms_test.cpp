@@ -207,6 +207,61 @@ TEST_P(SelectForms, ALoopOffersASendOnce) {
     });
 }
 
+// A value that is moved by destruction and construction, and counts its objects.
+struct counted_value {
+    static inline int objects = 0;
+    explicit counted_value(std::string t) : text(std::move(t)) { ++objects; }
+    counted_value(counted_value&& other) noexcept : text(std::move(other.text)) { ++objects; }
+    counted_value& operator=(counted_value&&) = delete;
+    ~counted_value() { --objects; }
+    std::string text;
+};
+
+TEST_P(SelectForms, ALoopHasAValueAtHomeWhileAnotherHandlerRuns) {
+    const std::string first = "long enough to be somewhere else: first", second = "the same again, but the second one";
+    run([&] {
+        const dunlin::chan<std::string> out, news(3);
+        news.send(second);
+        news.send(second);
+        std::string v = first;
+        std::vector<std::string> seen;
+        // A handler sees it, and what it puts there is offered next.
+        dunlin::task<std::string> receiver;
+        EXPECT_EQ(select_loop(on_send(out, std::move(v), [] { return loop::leave; }), on_recv(news, [&](std::string s) {
+            seen.push_back(v);
+            v = std::move(s);
+            if (seen.size() == 2) receiver = dunlin::spawn([&] { return *out.recv(); });
+        })),
+            0u);
+        EXPECT_EQ(seen, (std::vector{first, second}));
+        EXPECT_EQ(receiver.get(), second);
+        // It is there when the loop is left, too, and after an exception.
+        v = first;
+        select_loop(on_send(out, std::move(v)), dunlin::on_timeout(1us, [&] {
+            v += "!";
+            return loop::leave;
+        }));
+        EXPECT_EQ(v, first + "!");
+        EXPECT_THROW(select_loop(on_send(out, std::move(v)), dunlin::on_timeout(1us, [&] {
+            v = second;
+            throw 1;
+        })),
+            int);
+        EXPECT_EQ(v, second);
+    });
+    run([&] {
+        const dunlin::chan<counted_value> out;
+        counted_value v(first);
+        int ticks = 0;
+        select_loop(on_send(out, std::move(v)), dunlin::on_timeout(1us, [&] {
+            EXPECT_EQ(v.text, first);
+            return ++ticks == 3 ? loop::leave : loop::again;
+        }));
+        EXPECT_EQ(v.text, first);
+        EXPECT_EQ(counted_value::objects, 1);
+    });
+}
+
 // The loop keeps its channels: a handler may let the variable go.
 TEST_P(SelectForms, ALoopKeepsItsChannels) {
     run([] {
