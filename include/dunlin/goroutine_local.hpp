@@ -34,14 +34,14 @@ public:
     /// Values are made by T().
     goroutine_local()
         requires std::is_default_constructible_v<T>
-        : make_([] { return std::make_unique<value>(); }) {}
+        : make_([] { return owner(::new value()); }) {}
     /// Values are made by make(), whose result T is constructed from. If that is a T, it need not be movable; `make`
     /// must be.
     template <class F>
         requires(std::is_constructible_v<T, std::invoke_result_t<F&>> ||
                     std::same_as<std::remove_cv_t<std::invoke_result_t<F&>>, std::remove_cv_t<T>>)
     explicit goroutine_local(F make)
-        : make_([f = std::make_shared<F>(std::move(make))] { return std::unique_ptr<value>(new value((*f)())); }) {}
+        : make_([f = std::make_shared<F>(std::move(make))] { return owner(::new value((*f)())); }) {}
     goroutine_local(const goroutine_local&) = delete;
     goroutine_local& operator=(const goroutine_local&) = delete;
 
@@ -49,8 +49,8 @@ public:
     /// what making it throws.
     T& get() {
         if (void* found = detail::find_local_value(key_)) return *static_cast<T*>(found);
-        std::unique_ptr<value> made = make_();
-        detail::add_local_value(key_, made.get(), [](void* object) noexcept { delete static_cast<value*>(object); });
+        owner made = make_();
+        detail::add_local_value(key_, made.get(), [](void* object) noexcept { end()(static_cast<value*>(object)); });
         return *made.release();
     }
     T& operator*() { return get(); }
@@ -64,9 +64,14 @@ public:
 
 private:
     using value = std::remove_cv_t<T>;  // what is made and destroyed, also for a const T
+    // The global new and delete: T's own may be deleted, which says nothing about values like those of thread_local.
+    struct end {
+        void operator()(value* object) const noexcept { ::delete object; }
+    };
+    using owner = std::unique_ptr<value, end>;
 
     const unsigned long long key_ = detail::next_local_key();
-    std::function<std::unique_ptr<value>()> make_;
+    std::function<owner()> make_;
 };
 
 }  // namespace dunlin

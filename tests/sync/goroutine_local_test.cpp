@@ -112,6 +112,24 @@ TEST_P(goroutine_local_test, OfWhatCannotBeMovedOrChangedOrCopied) {
     });
 }
 
+// As a thread_local, of a type that forbids new expressions.
+struct not_by_new {
+    static void* operator new(std::size_t) = delete;
+    static void operator delete(void*) = delete;
+    int n = 3;
+};
+
+TEST_P(goroutine_local_test, OfWhatForbidsNewAndDelete) {
+    run([] {
+        dunlin::goroutine_local<not_by_new> made_by_itself;
+        dunlin::goroutine_local<not_by_new> made_by_function([] { return not_by_new{4}; });
+        EXPECT_EQ(made_by_itself->n, 3);
+        EXPECT_EQ(made_by_function->n, 4);
+        made_by_itself.reset();
+        EXPECT_EQ(made_by_itself.find(), nullptr);
+    });
+}
+
 TEST_P(goroutine_local_test, APlainThreadHasOneToo) {
     dunlin::goroutine_local<int> number;
     *number = 7;
