@@ -1,5 +1,6 @@
 // error.cpp - the codes and their texts; translates libnats' and JetStream's errors.
 #include <cstdlib>
+#include <new>
 
 #include "failure.h"
 #include "text.h"
@@ -56,8 +57,9 @@ std::string sentence(errc e, const std::string& call, const std::string& subject
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    // never destroyed: codes that still exist at the end of the program refer to it
-    static const category& c = *new category;
+    // Never destroyed: codes that still exist at the end of the program refer to it. Nor allocated, which may fail.
+    alignas(category) static unsigned char place[sizeof(category)];
+    static const category& c = *::new (place) category;
     return c;
 }
 

@@ -2,6 +2,7 @@
 #include "error.h"
 
 #include <climits>
+#include <new>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -49,8 +50,9 @@ public:
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    // Never destroyed: codes that still exist at the end of the program refer to it.
-    static const category& c = *new category;
+    // Never destroyed: codes that still exist at the end of the program refer to it. Nor allocated, which may fail.
+    alignas(category) static unsigned char place[sizeof(category)];
+    static const category& c = *::new (place) category;
     return c;
 }
 

@@ -10,6 +10,7 @@
 // Tests      tests/fs/file_test.cpp, tests/go/os_pipe_test.cpp
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <fcntl.h>
 #include <memory>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 #include <dunlin/blocking.hpp>
 #include <dunlin/chan.hpp>
 #include <dunlin/context.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/helper.hpp>
 #include <dunlin/fs.hpp>
 
@@ -122,15 +124,20 @@ file file::open(
     struct outcome {
         file opened;
         std::error_code error;
+        std::exception_ptr thrown;  // for the caller: the goroutine has none that would catch it
     };
     const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
     if (limit.done == nullptr) return open(path, mode, ec, permissions);
     ec = ctx.err();
     if (ec) return {};
     const chan<std::unique_ptr<outcome>> c(1);
-    detail::go_for(detail::this_caller(), [=] {
-        auto o = std::make_unique<outcome>();
-        o->opened = open(path, mode, o->error, permissions);
+    // The outcome is made here, so that there is one whatever memory fails for.
+    detail::go_for(detail::this_caller(), [=, o = std::make_unique<outcome>()]() mutable {
+        try {
+            o->opened = open(path, mode, o->error, permissions);
+        } catch (...) {
+            o->thrown = detail::caught();
+        }
         chan<std::unique_ptr<outcome>>(c).try_send(std::move(o));
     });
     detail::element_slot<std::unique_ptr<outcome>> slot;
@@ -140,6 +147,7 @@ file file::open(
         return {};
     }
     const std::unique_ptr<outcome> o = *detail::take(slot);
+    if (o->thrown != nullptr) std::rethrow_exception(o->thrown);
     ec = o->error;
     return std::move(o->opened);
 }

@@ -12,7 +12,8 @@
 //            cancels. Under the lock the watcher notes which signal was the first; it cancels afterwards, without the
 //            lock, because that may run the program's code: what drops the last reference to a cause or a value. It
 //            then holds the context, not the channel, so a signal_context that ends meanwhile does not wait for the
-//            watcher. Stop callbacks run on a thread of their own: a slow one holds up no other signal and no child.
+//            watcher. The causes are made with the context, because the watcher has no caller to tell that memory
+//            fails. Stop callbacks run on a thread of their own: a slow one holds up no other signal and no child.
 // Lifetime   The list does not own its channels; only handles count. After the last handle the channel's end takes it
 //            off the list under the lock. Sends happen under the same lock, so every listed channel exists. A signal
 //            sent to a channel without handles is lost with it.
@@ -25,6 +26,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -65,7 +67,13 @@ public:
           signals(wanted),
           buffer_(std::move(buffer)) {}
 
+    // Its place in a list of the wanted signals.
+    std::size_t index_of(int signal) const noexcept {
+        return static_cast<std::size_t>(std::popcount(signals & (bit_of(signal) - 1)));
+    }
+
     const std::uint64_t signals;
+    std::unique_ptr<std::exception_ptr[]> causes;  // by index_of(); constant. Of a signal_context, else null
     signal_core* next = nullptr;  // registry's lock
     detail::chan_handle context;  // registry's lock once it is listed: what the first signal cancels; null after that
     int first_signal = 0;         // registry's lock: the signal that cancels it
@@ -205,6 +213,16 @@ std::uint64_t check(const char* name, std::span<const int> signals) {
 
 namespace {
 
+// A cause for each signal that core wants.
+std::unique_ptr<std::exception_ptr[]> causes_of(const signal_core& core) {
+    auto causes = std::make_unique<std::exception_ptr[]>(static_cast<std::size_t>(std::popcount(core.signals)));
+    for (std::uint64_t left = core.signals; left != 0; left &= left - 1) {
+        const int signal = std::countr_zero(left) + 1;
+        causes[core.index_of(signal)] = std::make_exception_ptr(signal_received(signal));
+    }
+    return causes;
+}
+
 // `context`: what the first signal cancels, or null.
 receiver<int> list_channel(const char* name, std::span<const int> signals, std::size_t capacity,
                            detail::chan_handle context) {
@@ -218,6 +236,7 @@ receiver<int> list_channel(const char* name, std::span<const int> signals, std::
     try {
         set = check(name, signals);
         core = std::make_unique<signal_core>(set, std::make_unique<int[]>(capacity), capacity);
+        if (context.core() != nullptr) core->causes = causes_of(*core);
     } catch (...) {
         fs::end_watching();
         throw;
@@ -295,11 +314,12 @@ void send_signals() noexcept {
 }
 
 // Under the lock: takes a context that a signal is to cancel; the caller owns it from here on. Null: there is none.
-detail::chan_handle take_context(int& signal) noexcept {
+detail::chan_handle take_context(std::exception_ptr& cause) noexcept {
     the_registry.lock.assert_held();
     for (signal_core* c = the_registry.first; c != nullptr; c = c->next) {
-        signal = c->first_signal;
-        if (signal != 0 && c->context.core() != nullptr) return std::move(c->context);
+        if (c->first_signal == 0 || c->context.core() == nullptr) continue;
+        cause = c->causes[c->index_of(c->first_signal)];
+        return std::move(c->context);
     }
     return {};
 }
@@ -312,14 +332,14 @@ void fs::deliver_signals() noexcept {
         send_signals();
     }
     for (;;) {
-        int signal;
+        std::exception_ptr cause;
         detail::chan_handle context;
         {
             const std::scoped_lock guard(the_registry.lock);
-            context = take_context(signal);
+            context = take_context(cause);
         }
         if (context.core() == nullptr) return;
-        detail::cancel_node_from_watcher(context.core(), std::make_exception_ptr(signal_received(signal)));
+        detail::cancel_node_from_watcher(context.core(), std::move(cause));
     }
 }
 

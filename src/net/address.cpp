@@ -87,9 +87,22 @@ host_and_port split(std::string_view text) noexcept {
     return {.host = text.substr(0, colon), .port = text.substr(colon + 1)};
 }
 
+// libc wants a zero at the end of a text. Empty if it is too long for this place. Allocates nothing.
+template <std::size_t Size>
+struct text_for_libc {
+    explicit text_for_libc(std::string_view s) noexcept {
+        if (s.size() < Size) text[s.copy(text, Size)] = '\0';
+    }
+    char text[Size] = "";
+};
+
+bool read_number(int family, std::string_view text, void* to) noexcept {
+    return inet_pton(family, text_for_libc<INET6_ADDRSTRLEN>(text).text, to) == 1;
+}
+
 // The index of an interface, given by its name or as a number; 0 if there is none.
-unsigned zone_index(const std::string& name) noexcept {
-    if (const unsigned index = if_nametoindex(name.c_str()); index != 0) return index;
+unsigned zone_index(std::string_view name) noexcept {
+    if (const unsigned index = if_nametoindex(text_for_libc<IF_NAMESIZE>(name).text); index != 0) return index;
     unsigned index = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
     char known[IF_NAMESIZE];
@@ -99,17 +112,17 @@ unsigned zone_index(const std::string& name) noexcept {
 
 }  // namespace
 
-std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept {
+std::optional<address> parse_ip(std::string_view host, std::uint16_t port, int family, std::error_code& ec) noexcept {
     ec.clear();
     sockaddr_in v4{};
     v4.sin_family = AF_INET;
     v4.sin_port = htons(port);
-    if (family != AF_INET6 && inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) return make(v4);
+    if (family != AF_INET6 && read_number(AF_INET, host, &v4.sin_addr)) return make(v4);
     sockaddr_in6 v6{};
     v6.sin6_family = AF_INET6;
     v6.sin6_port = htons(port);
     const std::size_t zone = host.find('%');
-    if (family == AF_INET || inet_pton(AF_INET6, host.substr(0, zone).c_str(), &v6.sin6_addr) != 1) return std::nullopt;
+    if (family == AF_INET || !read_number(AF_INET6, host.substr(0, zone), &v6.sin6_addr)) return std::nullopt;
     if (zone != host.npos) {
         v6.sin6_scope_id = zone_index(host.substr(zone + 1));
         if (v6.sin6_scope_id == 0) {
@@ -132,7 +145,7 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
     const auto port = parse_port(parts.port);
     if (parts.fault != nullptr || !port) return std::nullopt;
     if (parts.host.empty()) return parse_ip(n.family == AF_INET ? "0.0.0.0" : "::", *port, AF_UNSPEC, ec);
-    const auto a = parse_ip(std::string(parts.host), *port, n.family, ec);
+    const auto a = parse_ip(parts.host, *port, n.family, ec);
     if (!a && !ec) ec = errc::bad_address;  // a name, for instance
     return a;
 }

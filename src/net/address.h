@@ -15,7 +15,7 @@ struct network;  // socket.h
 
 // Reads an IP address without a port; AF_UNSPEC accepts both families. None without `ec`: it may be a name; none with
 // std::errc::no_such_device: its zone is no interface of this machine.
-std::optional<address> parse_ip(const std::string& host, std::uint16_t port, int family, std::error_code& ec) noexcept;
+std::optional<address> parse_ip(std::string_view host, std::uint16_t port, int family, std::error_code& ec) noexcept;
 // The same with a port, or a path. None: `ec` is set.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
 

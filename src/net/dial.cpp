@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,6 +19,7 @@
 #include <dunlin/chan.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/detail/atomic.hpp>
+#include <dunlin/detail/caught.hpp>
 #include <dunlin/detail/helper.hpp>
 #include <dunlin/net.hpp>
 
@@ -107,18 +109,23 @@ std::vector<address> families_by_turns(const std::vector<address>& all) {
 struct outcome {
     stream connection;
     std::error_code error;
+    std::exception_ptr thrown;  // for the caller: the attempt's goroutine has none that would catch it
 };
 using outcomes = chan<std::unique_ptr<outcome>>;
 
+// The outcome is made here, so that there is one whatever memory fails for.
 void start_attempt(const outcomes& to_here, const network& n, const address& to, std::int64_t deadline_ns,
     const context& ctx, const stream_options& options, const std::source_location& where) {
-    const auto attempt = [=, &n] {
-        const wait_limit limit{deadline_ns, detail::done_channel(ctx)};
-        auto o = std::make_unique<outcome>();
-        o->connection = io_access::make<stream>(connect_to(n, to, &limit, options, o->error, where));
+    auto attempt = [=, &n, o = std::make_unique<outcome>()]() mutable {
+        try {
+            const wait_limit limit{deadline_ns, detail::done_channel(ctx)};
+            o->connection = io_access::make<stream>(connect_to(n, to, &limit, options, o->error, where));
+        } catch (...) {
+            o->thrown = detail::caught();
+        }
         outcomes(to_here).try_send(std::move(o));
     };
-    detail::go_for(detail::this_caller(), attempt);
+    detail::go_for(detail::this_caller(), std::move(attempt));
 }
 
 // Null: no attempt has finished in time; `ec` is set if the context is done.
@@ -159,6 +166,7 @@ io_descriptor* connect_to_one_of(const network& n, const std::vector<address>& a
             ec = first_error ? first_error : std::make_error_code(std::errc::timed_out);
             return nullptr;
         }
+        if (o->thrown != nullptr) std::rethrow_exception(o->thrown);
         if (!o->error) return io_access::take(o->connection);
         --pending;
         if (!first_error) first_error = o->error;

@@ -31,12 +31,12 @@ bool is_decimal(std::string_view s) noexcept {
 }
 
 // True for "::1", false for "fe80::1:80", whose end may be meant as a port.
-bool is_bare_ipv6(const std::string& text) noexcept {
+bool is_bare_ipv6(std::string_view text) noexcept {
     std::error_code ec;
     const std::size_t colon = text.rfind(':');
     // a bad zone: reported when it is resolved
     if (!parse_ip(text, 0, AF_INET6, ec)) return ec == std::errc::no_such_device;
-    return !is_decimal(std::string_view(text).substr(colon + 1)) || !parse_ip(text.substr(0, colon), 0, AF_INET6, ec);
+    return !is_decimal(text.substr(colon + 1)) || !parse_ip(text.substr(0, colon), 0, AF_INET6, ec);
 }
 
 // Adds an empty port, since a host without a port is allowed here.
@@ -45,7 +45,7 @@ std::string with_port(const network& n, std::string_view text) {
     if (n.is_unix() || text.find('\0') != text.npos) return whole;
     if (text.find(':') == text.npos) return whole + ':';
     if (text[0] == '[') return text.back() == ']' ? whole + ':' : whole;
-    return is_bare_ipv6(whole) ? '[' + whole + "]:" : whole;
+    return is_bare_ipv6(text) ? '[' + whole + "]:" : whole;
 }
 
 std::vector<address> checked(

@@ -1,0 +1,106 @@
+// Calls in which the library works in a goroutine or a thread of its own, or in a function that may not throw, while
+// memory fails for one allocation after another: the caller is told, and the process goes on.
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <string>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+#include <dunlin/fs.hpp>
+#include <dunlin/net.hpp>
+#include <dunlin/signal.hpp>
+
+#include "support/failing_memory.h"
+#include "support/runtime_test.h"
+
+void* operator new(std::size_t size) { return support::allocate(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return support::allocate_or_null(size); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace {
+
+using namespace std::chrono_literals;
+namespace net = dunlin::net;
+namespace fs = dunlin::fs;
+using support::allocations_left;
+
+class NoMemory : public support::runtime_test {};
+
+// Calls f() again and again; the first allocation fails, then the second, until f() has got all that it wants.
+void while_memory_fails(const std::function<void()>& f) {
+    f();
+    for (long which = 1;; ++which) {
+        ASSERT_LT(which, 1000);
+        std::string said;
+        allocations_left.store(which);
+        try {
+            f();
+        } catch (const std::bad_alloc&) {
+            // as announced
+        } catch (const std::exception& e) {
+            allocations_left.store(0);
+            said = e.what();
+        }
+        const bool got_all = allocations_left.exchange(0) > 0;
+        ASSERT_EQ(said, "") << which;
+        if (got_all) return;
+    }
+}
+
+void expect_none_but_of_memory(const std::error_code& ec) {
+    if (ec && ec != std::errc::not_enough_memory) throw std::system_error(ec);
+}
+
+TEST_F(NoMemory, ForADialOfSeveralAddressesIsTheCallersBadAlloc) {
+    dunlin::run({.max_procs = 2}, [] {
+        const auto l = net::listen("tcp", "127.0.0.1:0");
+        const std::string at = "localhost:" + std::to_string(l.local_address().port());
+        while_memory_fails([&] {
+            std::error_code ec;
+            const net::stream s = net::dial("tcp", at, 20s, ec);
+            expect_none_but_of_memory(ec);
+        });
+    });
+}
+
+TEST_F(NoMemory, ForTheOpeningOfAFileWithAContextIsTheCallersBadAlloc) {
+    dunlin::run({.max_procs = 2}, [] {
+        const auto ctx = dunlin::with_cancel(dunlin::context::background());
+        while_memory_fails([&] {
+            std::error_code ec;
+            const std::string content = fs::read_file("/proc/self/status", ctx, ec);
+            expect_none_but_of_memory(ec);
+        });
+    });
+}
+
+TEST_F(NoMemory, ForAnAddressIsTheCallersBadAlloc) {
+    while_memory_fails([] {
+        std::error_code ec;
+        net::address::parse("tcp", "[2001:db8:1234:5678:9abc:def0:1234:5678]:80", ec);
+        expect_none_but_of_memory(ec);
+        net::resolve("2001:db8:1234:5678:9abc:def0:1234:5678", ec);
+        expect_none_but_of_memory(ec);
+    });
+}
+
+TEST_F(NoMemory, ForASignalContextIsTheBadAllocOfItsConstructor) {
+    dunlin::run({.max_procs = 2}, [] {
+        while_memory_fails([] {
+            const dunlin::signal_context ctx({SIGUSR1, SIGUSR2});
+            kill(getpid(), SIGUSR2);
+            while (!ctx.is_done()) dunlin::yield();
+            try {
+                std::rethrow_exception(ctx.cause());
+            } catch (const dunlin::signal_received& e) {
+                EXPECT_EQ(e.signal(), SIGUSR2);
+            }
+        });
+    });
+}
+
+}  // namespace
