@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 
@@ -123,7 +124,7 @@ stream session::make(net::stream network, side s, std::string_view server_name, 
 // With lock_. Nothing in here, and nothing between `call` and this, may park: the error queue belongs to this thread.
 session::step session::judge(int result) noexcept {
     const int why = result > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl_.get(), result);
-    step s{outcome::failed, !wire_.out.empty(), {}};
+    step s{outcome::failed, wire_.out.size(), {}};
     switch (why) {
     case SSL_ERROR_NONE: s.what = outcome::done; return s;
     case SSL_ERROR_ZERO_RETURN: s.what = outcome::ended; return s;
@@ -140,7 +141,7 @@ session::step session::judge(int result) noexcept {
 template <class Call>
 session::step session::attempt(Call call) {
     const std::lock_guard hold(lock_);
-    if (fatal_) return {outcome::failed, !wire_.out.empty(), fatal_};
+    if (fatal_) return {outcome::failed, wire_.out.size(), fatal_};
     ERR_clear_error();
     step s = judge(call());
     s.progress = progress_;
@@ -316,31 +317,37 @@ void session::deadline_changed() noexcept {
     more_progress_.notify_all();
 }
 
-// Sends what OpenSSL has put out so far, and returns how much of that is sent; the rest is in sending_. With
-// send_turn_.
-std::size_t session::send_some(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+// Sends what OpenSSL has put out so far, `most` bytes of it, and returns how much of that is sent; the rest is in
+// sending_. With send_turn_.
+std::size_t session::send_some(
+    std::size_t most, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     sending_.clear();
     {
         const std::lock_guard hold(lock_);
         ec = write_error_;
-        if (ec || wire_.out.empty()) return 0;
+        if (ec || most == 0 || wire_.out.empty()) return 0;
         sending_.swap(wire_.out);
-        answers_ = 0;
+        if (sending_.size() > most) {
+            const auto rest = sending_.begin() + static_cast<std::ptrdiff_t>(most);
+            wire_.out.assign(rest, sending_.end());
+            sending_.erase(rest, sending_.end());
+        }
+        answers_ = wire_.out.size();
     }
     const const_buffer all(sending_.data(), sending_.size());
     return detail::io_write(io_access::of(network_), all, true, limit_of(ctx).get(), ec, where);
 }
 
-// Sends OpenSSL's output until there is none left. With send_turn_.
-void session::flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
+// Sends the caller's output, which ends after `most` bytes. What a reader has put out after it, a failure of that too,
+// is no matter of the caller's: flush_pending() sends it. With send_turn_.
+void session::flush(std::size_t most, const dunlin::context* ctx, std::error_code& ec, const where_type& where) {
     // Part of a record may have been sent: nothing may follow it.
     const auto fail_for_good = [this](std::error_code why) {
         const std::lock_guard hold(lock_);
         write_error_ = why;
     };
     try {
-        do send_some(ctx, ec, where);
-        while (!ec && !sending_.empty());
+        send_some(most, ctx, ec, where);
     } catch (const std::bad_alloc&) {
         fail_for_good(std::make_error_code(std::errc::not_enough_memory));
         throw;
@@ -364,7 +371,7 @@ void session::flush_pending(const where_type& where) {
     std::error_code ec;
     while (!ec && has_output() && send_turn_.try_lock()) {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
-        const std::size_t sent = send_some(&no_wait, ec, where);
+        const std::size_t sent = send_some(SIZE_MAX, &no_wait, ec, where);
         if (ec) {
             const std::lock_guard hold(lock_);
             try {
@@ -425,9 +432,9 @@ void session::shake_hands(
     for (;;) {
         const step s = attempt([this] { return SSL_do_handshake(ssl_.get()); });
         std::error_code unsent;
-        if (s.output) {
+        if (s.output != 0) {
             const std::lock_guard turn(send_turn_);
-            flush(ctx, unsent, where);
+            flush(s.output, ctx, unsent, where);
             give_back_output();
         }
         if (s.what == outcome::failed) ec = s.error;
@@ -456,7 +463,7 @@ std::size_t session::read_once(
             if (result > 0) fruitless_ = 0;
             return result;
         });
-        if (s.output) flush_pending(where);
+        if (s.output != 0) flush_pending(where);
         if (s.what == outcome::done) return n;
         if (s.what == outcome::failed) ec = s.error;
         if (s.what != outcome::wants_input || !fill(ctx, detail::io_direction::read, ec, where)) return 0;
@@ -545,7 +552,7 @@ std::size_t session::write_in_turn(
             return result;
         });
         if (ec) break;
-        flush(ctx, ec, where);
+        flush(s.output, ctx, ec, where);
         if (ec) break;
         done += encrypted;
         if (s.what == outcome::wants_input && (all || encrypted == 0)) {
@@ -616,7 +623,7 @@ void session::close_write(std::error_code& ec) {
             s = say_end();
         }
         if (!ec) ec = s.error;
-        if (!ec) flush(nullptr, ec, where);
+        if (!ec) flush(s.output, nullptr, ec, where);
     }
     flush_pending(where);
 }
@@ -629,11 +636,11 @@ void session::close() noexcept {
         const std::lock_guard turn(send_turn_, std::adopt_lock);
         try {
             std::error_code ignored;
-            if (say_end().output) {
+            if (const std::size_t output = say_end().output; output != 0) {
                 // An earlier deadline of the caller's stays in force.
                 detail::io_shorten_deadline(io_access::of(network_), detail::io_direction::write,
                     detail::deadline_in(close_notify_limit), ignored);
-                flush(nullptr, ignored, where_type::current());
+                flush(output, nullptr, ignored, where_type::current());
             }
         } catch (...) {  // closed meanwhile, or no memory: close without the close_notify
         }

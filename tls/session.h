@@ -9,11 +9,12 @@
 //            for the network. OpenSSL reads from wire_.in and appends to wire_.out; it never waits. raw_ belongs to the
 //            reader (or the handshake), sending_ and gathered_ to the holder of send_turn_.
 // Protocol   Each call into OpenSSL is an attempt(): take lock_, empty the error queue, call, ask for the result, read
-//            the queue, unlock. Outside the lock the holder of send_turn_ sends what is in wire_.out, in order
-//            (flush()). If OpenSSL wants to read, the reader reads from the network into raw_ and hands that over
-//            (fill()): OpenSSL wants more only when wire_.in is used up, so raw_ is then not in use.
-//            Turns: the handshake (makes_handshake_), then send_turn_, then read_turn_, then lock_. A reader never
-//            waits for send_turn_.
+//            the queue, unlock. Outside the lock the holder of send_turn_ sends its own output, and what stands
+//            before it in wire_.out, in order (flush()); what readers add meanwhile comes after that, and a failure
+//            of theirs is reported to the next writer (flush_pending()). If OpenSSL wants to read, the reader reads
+//            from the network into raw_ and hands that over (fill()): OpenSSL wants more only when wire_.in is used up,
+//            so raw_ is then not in use. Turns: the handshake (makes_handshake_), then send_turn_, then read_turn_,
+//            then lock_. A reader never waits for send_turn_.
 //            Half a message: after the handshake the peer may send more messages of that kind (tickets, key updates),
 //            in several records. Between two of these records OpenSSL encrypts nothing: it wants the rest first. A
 //            writer then waits until a reader has brought more (progress_) or the write deadline is past; if there is
@@ -124,7 +125,7 @@ private:
     };
     struct step {
         outcome what;
-        bool output;  // there is something to send
+        std::size_t output;  // so much is to be sent; the call's own is the last of it
         std::error_code error;
         std::uint64_t progress = 0;  // progress_ at the time of the call
     };
@@ -175,8 +176,9 @@ private:
     void wait_for(condition_variable_any& change, std::unique_lock<mutex>& hold, detail::io_direction whose,
         const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void await_input(std::uint64_t seen, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    void flush(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
-    std::size_t send_some(const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    void flush(std::size_t most, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
+    std::size_t send_some(
+        std::size_t most, const dunlin::context* ctx, std::error_code& ec, const where_type& where);
     void flush_pending(const where_type& where);
     bool has_output();
     bool begin_handshake(

@@ -96,6 +96,42 @@ void expect_flood(void (*client)(SSL*)) {
     wg.wait();
 }
 
+// The peer asks for new keys, takes what the caller sends, and is gone before the answers come that a reader has put
+// out meanwhile.
+TEST_P(TlsHostile, AWriteWhoseBytesAreOutSucceedsWhateverBecomesOfAReadersAnswers) {
+    run([] {
+        for (int round = 0; round < support::rounds(300); ++round) {
+            const bool is_the_end = round % 2 == 0;
+            raw_client peer([is_the_end](SSL* s) {
+                char c[100];
+                for (int i = 0; i < 3; ++i) {
+                    SSL_key_update(s, SSL_KEY_UPDATE_REQUESTED);
+                    SSL_write(s, "x", 1);
+                }
+                if (is_the_end) SSL_shutdown(s);
+                for (int left = 3000, n = 1; n > 0 && (is_the_end || left > 0); left -= n) n = SSL_read(s, c, sizeof c);
+                shutdown(SSL_get_fd(s), SHUT_RDWR);
+            });
+            tls::stream s = tls::server(std::move(peer.server_end), server_config());
+            s.handshake();
+            dunlin::wait_group reader;
+            reader.go([&] {
+                std::error_code ec;
+                char c[100];
+                while (s.read_some(c, ec) != 0) {
+                }
+            });
+            std::error_code ec;
+            s.write_all(std::string(3000, 'y'), ec);
+            EXPECT_FALSE(ec) << ec.message();
+            if (is_the_end) s.close_write(ec);
+            EXPECT_FALSE(ec) << ec.message();
+            reader.wait();
+            s.close();
+        }
+    });
+}
+
 // The first write makes the handshake, which has to read.
 TEST_P(TlsHostile, ASilentClientHoldsNoWriterPastItsDeadline) {
     run([] {
