@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -30,17 +31,25 @@ constexpr const char* in_memory = "in memory";
 
 // Not inlined: it reads errno.
 [[gnu::noinline]] std::error_code read_file(const char* path, std::string& text) {
-    std::FILE* f = std::fopen(path, "rbe");
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> f(std::fopen(path, "rbe"), std::fclose);
     if (f == nullptr) return {errno, std::generic_category()};
     char part[4096];
     std::size_t n;
-    while ((n = std::fread(part, 1, sizeof part, f)) > 0) text.append(part, n);
-    const int error = std::ferror(f) ? errno : 0;
-    std::fclose(f);
-    return {error, std::generic_category()};
+    while ((n = std::fread(part, 1, sizeof part, f.get())) > 0) text.append(part, n);
+    return {std::ferror(f.get()) ? errno : 0, std::generic_category()};
+}
+
+// The system would open the path before the zero byte, and what() would end there.
+void refuse_zero_byte(const std::string& what, const std::string& path) {
+    if (path.find('\0') == path.npos) return;
+    std::string shown;
+    for (const char c : path) shown += c != '\0' ? std::string(1, c) : "\\0";
+    const std::error_code ec = std::make_error_code(std::errc::invalid_argument);
+    throw io_error(ec, "tls " + what + ' ' + shown + ": " + cause_text(ec) + ": it contains a zero byte");
 }
 
 std::string contents_of(const char* what, const std::string& path) {
+    refuse_zero_byte(what, path);
     std::string text;
     if (const std::error_code ec = read_file(path.c_str(), text))
         throw_tls_error(std::string("tls ") + what + ' ' + path, ec);

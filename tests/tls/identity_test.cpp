@@ -326,6 +326,11 @@ TEST(TlsConfig, FilesAreReadAndTheirFaultsTold) {
     EXPECT_EQ(complaint([&] { tls::config::server(cert, wrong); }), "tls key " + wrong + ": key values mismatch");
     EXPECT_EQ(complaint([&] { tls::config::client().trust(garbage); }),
         "tls trusted certificate " + garbage + ": no start line");
+    const std::string zero("\0.pem", 5);  // the system would see the name before it
+    EXPECT_EQ(complaint([&] { tls::config::client().trust(cert + zero); }),
+        "tls trusted certificate " + cert + "\\0.pem: invalid argument: it contains a zero byte");
+    EXPECT_EQ(complaint([&] { tls::config::server(cert, key + zero); }),
+        "tls key " + key + "\\0.pem: invalid argument: it contains a zero byte");
     for (const std::string& file : {cert, key, wrong, garbage}) std::remove(file.c_str());
     rmdir(folder);
 }
