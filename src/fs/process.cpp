@@ -64,6 +64,7 @@ struct process::state final : fs::watched {
     enum class target : bool { child, group };
     bool send_signal(target to, int signal, int& error) noexcept;
     void happened() noexcept override;
+    void check_watched() noexcept;
     std::string text() const { return "process " + std::to_string(pid) + " (" + name + ")"; }
 
 private:
@@ -344,6 +345,15 @@ void process::state::happened() noexcept {
     tell_end();
 }
 
+// Called by who will wait. A program that has closed all descriptors, with closefrom(3) say, would wait for ever: the
+// kernel reports nothing of a closed one to the watcher, which may sleep already.
+void process::state::check_watched() noexcept {
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    if (!ended && pidfd >= 0 && platform::raw_syscall(SYS_fcntl, pidfd, F_GETFD) == -EBADF)
+        fs::die_of_closed_descriptors();
+}
+
 void process::state::tell_end() noexcept {
     fetch_status();
     done.try_send(status);
@@ -400,6 +410,7 @@ exit_status process::wait(const context& ctx, std::error_code& ec) {
     ec = errc::closed;
     const std::shared_ptr<state> child = state_;
     if (child == nullptr) return {};
+    child->check_watched();
     const detail::wait_limit limit{detail::wait_limit::never, detail::done_channel(ctx)};
     detail::element_slot<bool> nothing;
     const auto end = detail::channel_receive(detail::handle_access::core(child->over), &nothing.value,
@@ -418,7 +429,9 @@ exit_status process::wait(const context& ctx) {
 }
 
 receiver<exit_status> process::done() {
-    return state_ != nullptr ? receiver<exit_status>(state_->done) : receiver<exit_status>();
+    if (state_ == nullptr) return {};
+    state_->check_watched();
+    return state_->done;
 }
 
 bool process::kill(int signal, std::error_code& ec) {

@@ -75,6 +75,8 @@ void watch(void*) noexcept {
     do {
         const long n =
             platform::raw_syscall(SYS_epoll_pwait, epoll, platform::syscall_arg(events), most_events, -1, 0, 0);
+        // No descriptor would ever be ready again, and this thread would not sleep.
+        if (n < 0 && n != -EINTR) die_of_closed_descriptors();
         // The pointers that the kernel returns were written before watch_descriptor(); the lock orders this for C++.
         { std::scoped_lock published(lock); }
         for (long i = 0; i < n; ++i) {
@@ -97,6 +99,11 @@ int start_if_none() noexcept {
 }
 
 }  // namespace
+
+void die_of_closed_descriptors() noexcept {
+    platform::fatal(
+        "the end of a process, or a signal, cannot be seen: the runtime's own descriptor was closed by the program");
+}
 
 int begin_watching() noexcept {
     try {

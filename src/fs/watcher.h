@@ -42,6 +42,9 @@ void unwatch_descriptor(int fd) noexcept;
 // Makes the thread call deliver_signals(). Async-signal-safe; after the first begin_watching().
 void ring() noexcept;
 
+// For who sees that the program has closed what the thread needs.
+[[noreturn]] void die_of_closed_descriptors() noexcept;
+
 // signal.cpp
 void deliver_signals() noexcept;
 

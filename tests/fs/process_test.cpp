@@ -480,4 +480,21 @@ TEST_F(ProcessAnywhere, ADebuggerThatHoldsAStatusBackHoldsUpNoOtherChild) {
     if (!attached) GTEST_SKIP() << "this process must not attach to another one";
 }
 
+// Nothing else would say why the wait does not end.
+TEST_F(ProcessAnywhere, AWaitAfterTheProgramHasClosedAllDescriptorsEndsIt) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    for (const bool by_channel : {false, true}) {
+        EXPECT_EXIT(
+            {
+                alarm(20);
+                dunlin::run([by_channel] {
+                    process p({"sleep", "5"});
+                    closefrom(3);
+                    by_channel ? static_cast<void>(p.done().recv()) : static_cast<void>(p.wait());
+                });
+            },
+            testing::KilledBySignal(SIGABRT), "the end of a process, or a signal, cannot be seen");
+    }
+}
+
 }  // namespace
