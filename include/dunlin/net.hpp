@@ -22,8 +22,8 @@
 
 namespace dunlin::inline v0_1::net {
 
-/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is abstract). A value: compare,
-/// copy, print it.
+/// An IP address with a port, or the path of a Unix socket (a name that begins with '@' is abstract, and may contain
+/// zero bytes). A value: compare, copy, print it.
 class DUNLIN_API address {
 public:
     /// No address: "".
@@ -426,7 +426,8 @@ DUNLIN_API std::pair<stream, stream> stream_pair(std::error_code& ec);
 /// its loopback addresses, of both families if the network allows both.
 /// Blocks    The goroutine. A look-up occupies a thread; equal look-ups share one. A run() has at most 64 at a time;
 ///           further callers wait for their turn within their limit. A look-up whose callers have all given up goes on
-///           in the background; up to 192 of these do not count among the 64.
+///           in the background; up to 192 of these do not count among the 64. A port's name is looked up in the same
+///           way, and these look-ups have as many places of their own.
 /// Throws    io_error, with errc::host_not_found for instance; context_cancelled.
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port);
 DUNLIN_API std::vector<address> resolve(std::string_view host_and_port, const context& ctx);

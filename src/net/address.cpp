@@ -50,8 +50,9 @@ std::optional<address> parse_unix(std::string_view path) noexcept {
     sockaddr_un s{};
     s.sun_family = AF_UNIX;
     const bool abstract = !path.empty() && path[0] == '@';
-    if (path.empty() || path.size() + (abstract ? 0 : 1) > sizeof s.sun_path || path.find('\0') != path.npos)
-        return std::nullopt;
+    if (path.empty() || path.size() + (abstract ? 0 : 1) > sizeof s.sun_path) return std::nullopt;
+    // In an abstract name a zero byte is one like others: programs give them to the kernel with all zeros at their end.
+    if (!abstract && path.find('\0') != path.npos) return std::nullopt;
     std::memcpy(s.sun_path, path.data(), path.size());
     if (abstract) s.sun_path[0] = '\0';
     return address::from_native(
@@ -150,10 +151,13 @@ std::optional<address> parse_numeric(const network& n, std::string_view text, st
     return a;
 }
 
+namespace {
+
 std::string why_bad(std::string_view network_name, int type, std::string_view text) {
     const network* n = find_network(network_name);
     if (n == nullptr) return "there is no such network: tcp, tcp4, tcp6, unix, udp, udp4, udp6, unixgram";
-    if (text.find('\0') != text.npos) return "it contains a zero byte";
+    const bool may_have_zeros = n->is_unix() && text.starts_with('@');
+    if (!may_have_zeros && text.find('\0') != text.npos) return "it contains a zero byte";
     if (n->type != type) {
         return type == SOCK_STREAM ? "this network is for datagrams: dial_packet(), listen_packet()"
                                    : "this network is for streams: dial(), listen()";
@@ -165,6 +169,22 @@ std::string why_bad(std::string_view network_name, int type, std::string_view te
         return "the port \"" + std::string(parts.port) + "\" is neither a number up to 65535 nor the name of a service";
     }
     return "an IP address and a port are wanted";
+}
+
+bool names_a_host(std::string_view network_name, std::string_view text) {
+    const network* n = find_network(network_name);
+    const std::string_view host = split(text).host;
+    std::error_code ec;
+    return n != nullptr && !n->is_unix() && !host.empty() && !parse_ip(host, 0, AF_UNSPEC, ec) && !ec;
+}
+
+}  // namespace
+
+std::string advice_for(std::error_code ec, std::string_view network_name, int type, std::string_view text) {
+    if (ec == errc::bad_address) return why_bad(network_name, type, text);
+    if (ec == std::errc::resource_unavailable_try_again && names_a_host(network_name, text))
+        return "the name server has failed, or does not answer";
+    return {};
 }
 
 address address::parse(std::string_view network_name, std::string_view text, std::error_code& ec) {
@@ -181,9 +201,8 @@ address address::parse(std::string_view network_name, std::string_view text) {
     const network* n = find_network(network_name);
     std::error_code ec;
     const address a = parse(network_name, text, ec);
-    if (ec == errc::bad_address) {
+    if (ec == errc::bad_address)
         throw_net_error("parse", network_name, text, ec, why_bad(network_name, n != nullptr ? n->type : 0, text));
-    }
     if (ec) throw_net_error("parse", network_name, text, ec, "the zone after '%' is no interface of this machine");
     return a;
 }

@@ -19,8 +19,8 @@ std::optional<address> parse_ip(std::string_view host, std::uint16_t port, int f
 // The same with a port, or a path. None: `ec` is set.
 std::optional<address> parse_numeric(const network& n, std::string_view text, std::error_code& ec);
 
-// What is wrong with these arguments of a call for networks of this type (SOCK_STREAM, SOCK_DGRAM), for which
-// errc::bad_address was found.
-std::string why_bad(std::string_view network_name, int type, std::string_view text);
+// What a message adds to the text of `ec`, which a call for networks of this type (SOCK_STREAM, SOCK_DGRAM) has found
+// for these arguments: what is wrong with them, or what the code does not say. May be empty.
+std::string advice_for(std::error_code ec, std::string_view network_name, int type, std::string_view text);
 
 }  // namespace dunlin::net

@@ -196,9 +196,7 @@ stream checked(
     if (!ec) return s;
     const bool timeout = ec == std::make_error_code(std::errc::timed_out) && !after.empty();
     throw_net_error("dial", network_name, text, ec,
-        timeout                   ? "after " + after
-        : ec == errc::bad_address ? why_bad(network_name, SOCK_STREAM, text)
-                                  : "");
+        timeout ? "after " + after : advice_for(ec, network_name, SOCK_STREAM, text));
 }
 
 wait_limit limit_in(std::chrono::nanoseconds timeout) { return {detail::deadline_in(timeout), nullptr}; }

@@ -212,10 +212,7 @@ listener listen_within(std::string_view network_name, std::string_view text, con
 }
 
 listener checked(listener l, std::string_view network_name, std::string_view text, std::error_code ec) {
-    if (ec) {
-        throw_net_error("listen", network_name, text, ec,
-            ec == errc::bad_address ? why_bad(network_name, SOCK_STREAM, text) : "");
-    }
+    if (ec) throw_net_error("listen", network_name, text, ec, advice_for(ec, network_name, SOCK_STREAM, text));
     return l;
 }
 

@@ -1,6 +1,7 @@
 #include "net/lookup.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <mutex>
 #include <netdb.h>
@@ -165,15 +166,24 @@ private:
 
 // Never destroyed: look-ups may go on when the program ends.
 constinit union never_destroyed {
-    table_of_run value;
+    struct {
+        table_of_run hosts, ports;
+    } value;
     constexpr never_destroyed() : value() {}
     ~never_destroyed() {}
 } the_tables;
 
-// Not inlined: it reads errno.
-[[gnu::noinline]] std::error_code error_of(int result) noexcept {
+// A port's name mostly stands in a file: it does not wait for a place behind hosts whose name server does not answer.
+table_of_run& tables_for(const question& q) noexcept {
+    return (q.flags & AI_NUMERICHOST) != 0 ? the_tables.value.ports : the_tables.value.hosts;
+}
+
+// `error`: errno after the call.
+std::error_code error_of(int result, int error) noexcept {
+    // Without a descriptor for its files and sockets, libc says that there is no such name.
+    if (error == EMFILE || error == ENFILE) return system_error_code(error);
     switch (result) {
-    case EAI_SYSTEM: return system_error_code(errno);
+    case EAI_SYSTEM: return system_error_code(error);
     case EAI_AGAIN: return std::make_error_code(std::errc::resource_unavailable_try_again);
     case EAI_MEMORY: return std::make_error_code(std::errc::not_enough_memory);
     case EAI_SERVICE: return errc::bad_address;
@@ -201,7 +211,7 @@ std::error_code error_of(detail::wait_outcome end, const wait_limit* limit) noex
 void ask(const std::shared_ptr<table>& t, const flight_ptr& f) noexcept {
     answer a;
     try {
-        a = blocking([&f] { return ask_the_system(f->asked, 0); });
+        a = blocking([&f] { return ask_the_system(f->asked); });
     } catch (const std::bad_alloc&) {
         a.error = std::make_error_code(std::errc::not_enough_memory);
     }
@@ -250,19 +260,27 @@ private:
 
 }  // namespace
 
-answer ask_the_system(const question& q, int flags) {
+namespace {
+
+// Not inlined: it uses errno, which is set first because only what this call has set tells of it.
+[[gnu::noinline]] std::error_code call_getaddrinfo(const question& q, const addrinfo& hints, addrinfo*& list) noexcept {
+    errno = 0;
+    const int result = getaddrinfo(q.host.c_str(), q.port.empty() ? "0" : q.port.c_str(), &hints, &list);
+    return result != 0 ? error_of(result, errno) : std::error_code();
+}
+
+}  // namespace
+
+answer ask_the_system(const question& q) {
     const not_cancelled scope;
     addrinfo hints{};
     hints.ai_family = q.family;
     hints.ai_socktype = q.type;
-    hints.ai_flags = (q.passive ? AI_PASSIVE : 0) | flags;
+    hints.ai_flags = (q.passive ? AI_PASSIVE : 0) | q.flags;
     addrinfo* list = nullptr;
     answer a;
-    if (const int result = getaddrinfo(q.host.c_str(), q.port.empty() ? "0" : q.port.c_str(), &hints, &list);
-        result != 0) {
-        a.error = error_of(result);
-        return a;
-    }
+    a.error = call_getaddrinfo(q, hints, list);
+    if (a.error) return a;
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
     for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
         const address found = address::from_native(i->ai_addr, i->ai_addrlen);
@@ -278,9 +296,12 @@ answer look_up(const question& q, const wait_limit* limit) {
     } else if (const std::error_code ec = over_already(*limit)) {
         return {{}, ec};
     }
-    netpoll::at_end_of_run([]() noexcept { the_tables.value.forget(); });
+    netpoll::at_end_of_run([]() noexcept {
+        the_tables.value.hosts.forget();
+        the_tables.value.ports.forget();
+    });
     for (;;) {
-        const std::shared_ptr<table> t = the_tables.value.get();
+        const std::shared_ptr<table> t = tables_for(q).get();
         flight_ptr f = t->join(q);
         if (f == nullptr) {
             const detail::wait_outcome end = t->take_place(limit);

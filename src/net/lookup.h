@@ -3,8 +3,8 @@
 // Problem    getaddrinfo() blocks its thread while a name server does not answer, for half a minute and more, and
 //            cannot be stopped. Callers with a limit give up earlier; their look-ups go on, and must not obstruct later
 //            callers.
-// Data       A table for each run(). A flight is one question that is being asked; it has waiters, and usually a place.
-//            A table has `places` places.
+// Data       Two tables for each run(), for hosts and for ports. A flight is one question that is being asked; it has
+//            waiters, and usually a place. A table has `places` places.
 // Protocol   caller                                             flight, when its answer is there
 //            1  an equal flight: join it, go to 5               1  answer, `done`
 //            2  wait for a place, within its limit              2  close `over`
@@ -37,6 +37,7 @@ struct question {
     int family, type;
     bool passive;
     std::string host, port;
+    int flags = 0;  // AI_NUMERICHOST and the like, in addition to those that the others imply
     friend bool operator==(const question&, const question&) = default;
 };
 
@@ -45,8 +46,8 @@ struct answer {
     std::error_code error;
 };
 
-// Blocks the thread. `flags`: AI_NUMERICHOST and the like, in addition to those that the question implies.
-answer ask_the_system(const question& q, int flags);
+// Blocks the thread.
+answer ask_the_system(const question& q);
 
 // Blocks the goroutine. `limit` may be null.
 answer look_up(const question& q, const wait_limit* limit);

@@ -81,12 +81,15 @@ std::size_t checked(std::size_t n, const char* operation, io_descriptor* d, std:
     return n;
 }
 
+std::size_t checked_for(const address& to, std::size_t n, io_descriptor* d, std::error_code ec) {
+    if (ec && to.native_size() == 0) detail::throw_io_error("write to an empty address with", d, ec);
+    if (ec) throw_net_error("write to", "", to.to_string(), ec);
+    return n;
+}
+
 packet_conn checked(packet_conn c, std::string_view operation, std::string_view network_name, std::string_view text,
     std::error_code ec) {
-    if (ec) {
-        throw_net_error(operation, network_name, text, ec,
-            ec == errc::bad_address ? why_bad(network_name, SOCK_DGRAM, text) : "");
-    }
+    if (ec) throw_net_error(operation, network_name, text, ec, advice_for(ec, network_name, SOCK_DGRAM, text));
     return c;
 }
 
@@ -204,8 +207,7 @@ std::size_t packet_conn::write_to(const_buffer b, const address& to, std::error_
 std::size_t packet_conn::write_to(const_buffer b, const address& to, where_type w) {
     std::error_code ec;
     const std::size_t n = write_to(b, to, ec, w);
-    if (ec) throw_net_error("write to", "", to.to_string(), ec);
-    return n;
+    return checked_for(to, n, descriptor_, ec);
 }
 
 std::size_t packet_conn::write_to(
@@ -216,8 +218,7 @@ std::size_t packet_conn::write_to(
 std::size_t packet_conn::write_to(const_buffer b, const address& to, const context& ctx, where_type w) {
     std::error_code ec;
     const std::size_t n = write_to(b, to, ctx, ec, w);
-    if (ec) throw_net_error("write to", "", to.to_string(), ec);
-    return n;
+    return checked_for(to, n, descriptor_, ec);
 }
 
 std::size_t packet_conn::write_some(const_buffer b, std::error_code& ec, where_type w) {

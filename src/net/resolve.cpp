@@ -1,7 +1,8 @@
 // resolve.cpp - "host:port" to addresses.
 //
 // Known here  Numbers, a missing host, and "localhost" (RFC 6761: always this machine) need no resolver, and resolve
-//             whatever name servers do. A port's name is looked up in the system's files.
+//             whatever name servers do. A port's name is asked for as a host's is, since the system's files may be
+//             slow, or it may ask elsewhere (NIS, LDAP).
 // Not asked   A host whose last label is a number, "127.1" or "0x7f000001": no public name ends so, libc would take it
 //             for an address in one of its old forms, and a filter of addresses would not have seen one.
 // Names       lookup.h.
@@ -55,8 +56,9 @@ std::vector<address> checked(
     std::string why;
     if (n != nullptr && text.empty()) {
         why = "a host is wanted";
-    } else if (ec == errc::bad_address) {
-        why = n == nullptr ? why_bad(network_name, 0, text) : why_bad(network_name, n->type, with_port(*n, text));
+    } else {
+        why = n == nullptr ? advice_for(ec, network_name, 0, text)
+                           : advice_for(ec, network_name, n->type, with_port(*n, text));
     }
     throw_net_error("resolve", "", text, ec, why);
 }
@@ -155,8 +157,8 @@ std::uint16_t well_known_port(int type, std::string_view name) noexcept {
 }
 
 // Reads a number, more strictly than libc (which takes a port modulo 65536, and accepts blanks and signs), or a
-// service's name.
-std::uint16_t port_of(const network& n, const std::string& text, std::error_code& ec) {
+// service's name, which is looked up as a host's is, in files or elsewhere.
+std::uint16_t port_of(const network& n, const std::string& text, const wait_limit* limit, std::error_code& ec) {
     std::uint16_t number = 0;
     ec.clear();
     if (text.empty()) return number;
@@ -165,11 +167,12 @@ std::uint16_t port_of(const network& n, const std::string& text, std::error_code
     ec = errc::bad_address;
     const bool is_name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
     if (!is_name) return 0;
-    const answer a = blocking([&] {
-        return ask_the_system({AF_INET, n.type, false, "127.0.0.1", text}, AI_NUMERICHOST);
-    });
+    const question q{AF_INET, n.type, false, "127.0.0.1", text, AI_NUMERICHOST};
+    const bool simulated = netpoll::simulated_here() != nullptr;
+    const answer a = simulated ? blocking([&] { return ask_the_system(q); }) : look_up(q, limit);
     ec = a.error;
     if (!ec) return a.addresses.front().port();
+    if (limit != nullptr && (ec == std::errc::timed_out || ec == errc::cancelled)) return 0;  // its caller has given up
     const std::uint16_t known = well_known_port(n.type, text);
     if (known != 0) ec.clear();
     return known;
@@ -185,7 +188,7 @@ std::vector<address> addresses_of(
     }
     std::string host, port_text;
     std::tie(host, port_text) = split_host_port(text, ec);
-    const std::uint16_t port = ec ? std::uint16_t{0} : port_of(n, port_text, ec);
+    const std::uint16_t port = ec ? std::uint16_t{0} : port_of(n, port_text, limit, ec);
     if (ec) return {};
     if (host.empty()) return passive ? any_address(n.family, port) : this_machine(n.family, port);
     if (is_localhost(host)) return in_order(this_machine(n.family, port), passive || n.type == SOCK_DGRAM);

@@ -89,6 +89,8 @@ TEST_F(Address, RefusesWhatIsNone) {
     EXPECT_EQ(address::parse("unix", '@' + limit).to_string(), '@' + limit);
     EXPECT_EQ(code_of([&] { address::parse("unix", '@' + limit + 'x'); }), bad_address);
     EXPECT_EQ(code_of([&] { address::parse("unix", std::string("a\0b", 3)); }), bad_address);
+    const std::string abstract("@a\0b\0", 5);  // a zero byte means nothing there
+    EXPECT_EQ(address::parse("unix", abstract).to_string(), abstract);
     EXPECT_EQ(code_of([&] { address::parse("tcp", std::string("1.2.3.4\0x:80", 12)); }), bad_address);
     const std::string text = text_of([] { address::parse("tcp", "1.2.3:80"); });
     EXPECT_EQ(text.rfind("parse tcp 1.2.3:80: ", 0), 0u) << text;

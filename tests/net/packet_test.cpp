@@ -410,4 +410,10 @@ TEST_P(Packet, MovesAndTakesOver) {
     });
 }
 
+TEST(PacketMessages, AnEmptyAddressIsSaidToBeEmpty) {
+    net::packet_conn c = net::listen_packet("udp", "127.0.0.1:0");
+    EXPECT_EQ(text_of([&] { c.write_to("x", net::address()); }),
+        "write to an empty address with udp " + c.local_address().to_string() + ": invalid argument");
+}
+
 }  // namespace

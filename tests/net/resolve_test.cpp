@@ -1,6 +1,8 @@
 // resolve_test.cpp - look-ups that do not come back, as with a name server that is dead. getaddrinfo() is this file's:
-// it waits, for names below .stuck, .slow and .dead, until it is let go; names below .quick are 127.0.0.1 at once.
+// it waits, for names below .stuck, .slow, .dead and .port, until it is let go; names below .quick are 127.0.0.1 at
+// once; for those below .shortage there are no descriptors, and none below .none exists.
 #include <atomic>
+#include <cerrno>
 #include <dlfcn.h>
 #include <map>
 #include <mutex>
@@ -19,7 +21,7 @@ namespace {
 // Of those below .stuck, whose run() ends, some stand still for good: asking does not become 0 again.
 struct names_that_wait {
     std::atomic<int> asking{0}, let_go{0};
-} stuck, slow, dead;
+} stuck, slow, dead, ports;
 
 // How often each name was asked for.
 std::mutex lock;
@@ -35,15 +37,21 @@ int times_asked(std::string_view name) {
 extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints, addrinfo** result) {
     using call = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
     static const call real = reinterpret_cast<call>(dlsym(RTLD_NEXT, "getaddrinfo"));
-    const std::string_view name = host != nullptr ? host : "";
+    const std::string_view service = port != nullptr ? port : "";
+    const std::string_view name = service.ends_with(".port") ? service : host != nullptr ? host : "";
     {
         const std::lock_guard hold(lock);
         ++asked[std::string(name)];
     }
     if (name.ends_with(".quick")) return real("127.0.0.1", port, hints, result);
-    if (!name.ends_with(".stuck") && !name.ends_with(".slow") && !name.ends_with(".dead"))
+    if (name.ends_with(".shortage")) errno = EMFILE;
+    if (name.ends_with(".shortage") || name.ends_with(".none")) return EAI_NONAME;
+    if (!name.ends_with(".stuck") && !name.ends_with(".slow") && !name.ends_with(".dead") && !name.ends_with(".port"))
         return real(host, port, hints, result);
-    names_that_wait& names = name.ends_with(".stuck") ? stuck : name.ends_with(".slow") ? slow : dead;
+    names_that_wait& names = name.ends_with(".stuck") ? stuck
+                             : name.ends_with(".slow") ? slow
+                             : name.ends_with(".port") ? ports
+                                                       : dead;
     ++names.asking;
     do {
         usleep(1000);
@@ -246,6 +254,35 @@ TEST_F(Resolve, TheLookUpOfAPlainThreadGoesOnWhenRunsEnd) {
         thread.join();
         EXPECT_EQ(times_asked(name), 1);
     }
+}
+
+TEST_F(Resolve, ThePortsNameIsLookedUpWithinTheCallersLimit) {
+    dunlin::run({.max_procs = 1}, [] {
+        const auto limit = dunlin::with_timeout(dunlin::context::background(), 10ms);
+        std::error_code ec;
+        EXPECT_TRUE(net::resolve("127.0.0.1:my.port", limit, ec).empty());
+        EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+        net::dial("tcp", "127.0.0.1:my.port", 10ms, ec);
+        EXPECT_EQ(ec, support::has_timed_out);
+        net::listen("tcp", "127.0.0.1:my.port", limit, ec);
+        EXPECT_EQ(ec, dunlin::errc::deadline_exceeded);
+        support::eventually([] { return ports.asking == 1; });
+        EXPECT_EQ(net::resolve("127.0.0.1:80", ec).at(0).port(), 80) << "a number asks no one";
+        ports.let_go = 1;
+        support::eventually([] { return ports.asking == 0; });
+        EXPECT_EQ(times_asked("my.port"), 1) << "all waited for the same";
+    });
+}
+
+TEST_F(Resolve, AFailureSaysWhetherItIsTheNamesTheServersOrTheCallersProcess) {
+    slow.let_go = 1;
+    EXPECT_EQ(support::text_of([] { net::dial("tcp", "failing.slow:80"); }),
+        "dial tcp failing.slow:80: resource temporarily unavailable: the name server has failed, or does not answer");
+    EXPECT_EQ(support::text_of([] { net::resolve("failing.slow"); }),
+        "resolve failing.slow: resource temporarily unavailable: the name server has failed, or does not answer");
+    EXPECT_EQ(support::text_of([] { net::resolve("some.shortage"); }), "resolve some.shortage: too many open files");
+    errno = EMFILE;  // of an earlier call
+    EXPECT_EQ(support::text_of([] { net::resolve("no.none"); }), "resolve no.none: no such host");
 }
 
 // Others may wait for the same answer. It ends after that, at the next cancellation point.
