@@ -86,12 +86,17 @@ long system_open(const char* path, int flags, unsigned permissions) noexcept {
     }
 }
 
+// The kernel would open the path before the zero byte.
+bool has_zero(const std::filesystem::path& path) noexcept { return path.native().find('\0') != std::string::npos; }
+
 [[noreturn]] void throw_for_path(
     const char* operation, const std::filesystem::path& path, std::error_code ec, std::size_t transferred = 0) {
-    if (ec.category() == error_category() && (ec == errc::cancelled || ec == errc::deadline_exceeded)) {
-        throw context_cancelled(ec, std::string(operation) + ' ' + path.native());
-    }
-    throw io_error(ec, std::string(operation) + ' ' + path.native() + ": " + detail::cause_text(ec), transferred);
+    std::string text = std::string(operation) + ' ' + detail::with_zeros_shown(path.native());
+    if (ec.category() == error_category() && (ec == errc::cancelled || ec == errc::deadline_exceeded))
+        throw context_cancelled(ec, text);
+    text += ": " + detail::cause_text(ec);
+    if (has_zero(path)) text += ": it contains a zero byte";
+    throw io_error(ec, std::move(text), transferred);
 }
 
 }  // namespace
@@ -99,9 +104,7 @@ long system_open(const char* path, int flags, unsigned permissions) noexcept {
 file file::open(const std::filesystem::path& path, open_mode mode, std::error_code& ec, unsigned permissions) {
     ec.clear();
     const int flags = flags_of(mode);
-    // the kernel would open the path before the zero byte
-    const bool has_zero = path.native().find('\0') != std::string::npos;
-    if (flags < 0 || has_zero) {
+    if (flags < 0 || has_zero(path)) {
         ec = io::system_error_code(EINVAL);
         return {};
     }
@@ -163,7 +166,7 @@ file opened(file f, const std::filesystem::path& path, std::error_code ec) {
 open_mode parsed(const std::filesystem::path& path, std::string_view mode) {
     const open_mode m = parse_mode(mode);
     if (m != no_mode) return m;
-    throw io_error(io::system_error_code(EINVAL), "open " + path.native() + ": mode \"" + std::string(mode) +
+    throw io_error(io::system_error_code(EINVAL), "open " + detail::with_zeros_shown(path.native()) + ": mode \"" + std::string(mode) +
         "\" is none of r, r+, w, w+, a, a+; x after w or a: it must not exist");
 }
 

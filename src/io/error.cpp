@@ -31,7 +31,7 @@ std::string describe(io_descriptor* d) {
     switch (io::kind_of(d)) {
     case io::kind::file: return "file";
     case io::kind::pipe: return "pipe";
-    case io::kind::other: return "descriptor";
+    case io::kind::other: return d->fd() >= 0 ? "descriptor " + std::to_string(d->fd()) : "descriptor";
     default: break;
     }
     auto* known = describe_socket.load(std::memory_order_relaxed);
@@ -61,6 +61,16 @@ std::string cause_text(std::error_code ec) {
     return text;
 }
 
+std::string with_zeros_shown(std::string_view text) {
+    std::string shown;
+    for (const char c : text) shown += c != '\0' ? std::string(1, c) : "\\0";
+    return shown;
+}
+
+const char* why_not_adopted(std::error_code ec) noexcept {
+    return ec == std::errc::file_exists ? "it is adopted already" : "";
+}
+
 void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec, std::size_t transferred) {
     std::string text = std::string(operation) + ' ' + describe(d);
     if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded))
@@ -71,7 +81,9 @@ void throw_io_error(const char* operation, io_descriptor* d, std::error_code ec,
 }
 
 void throw_adopt_error(int fd, std::error_code ec) {
-    throw io_error(ec, "adopt descriptor " + std::to_string(fd) + ": " + cause_text(ec));
+    std::string text = "adopt descriptor " + std::to_string(fd) + ": " + cause_text(ec);
+    if (const std::string why = why_not_adopted(ec); !why.empty()) text += ": " + why;
+    throw io_error(ec, std::move(text));
 }
 
 }  // namespace detail

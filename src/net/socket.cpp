@@ -39,7 +39,8 @@ const char* name_of(kind k) noexcept {
 // "tcp 127.0.0.1:80->127.0.0.1:4711"
 std::string describe(io_descriptor* d) {
     std::string text = name_of(io::kind_of(d));
-    const std::string local = local_address_of(d).to_string(), remote = remote_address_of(d).to_string();
+    const std::string local = detail::with_zeros_shown(local_address_of(d).to_string()),
+                      remote = detail::with_zeros_shown(remote_address_of(d).to_string());
     if (!local.empty() || !remote.empty()) text += ' ' + local;
     if (!remote.empty()) text += "->" + remote;
     return text;
@@ -178,7 +179,7 @@ io_descriptor* adopt_socket(int fd, purpose p, std::error_code& ec) noexcept {
 }
 
 void throw_adopt_error(int fd, purpose p, std::error_code ec) {
-    const char* advice = "";
+    const char* advice = detail::why_not_adopted(ec);
     if (ec == std::errc::operation_not_supported)
         advice = "it is the kernel's, and dunlin::sim has sockets of its own: listen() and dial() make them";
     if (ec == std::errc::wrong_protocol_type)
@@ -243,7 +244,7 @@ void throw_net_error(std::string_view operation, std::string_view network, std::
     std::string text(operation);
     for (const std::string_view word : {network, address}) {
         if (!word.empty()) text += ' ';
-        for (const char c : word) text += c != '\0' ? std::string(1, c) : "\\0";  // what() ends at a zero byte
+        text += detail::with_zeros_shown(word);
     }
     if (ec == errc::cancelled || (ec.category() == error_category() && ec == errc::deadline_exceeded))
         throw context_cancelled(ec, text);

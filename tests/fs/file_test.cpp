@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -291,6 +292,26 @@ TEST_F(FileAnywhere, OpenThatWaitsGivesItsProcessorAway) {
         file writer = file::open(path, "w");
         reader.wait();
     });
+}
+
+TEST_F(FileAnywhere, MessagesNameWhatTheCallerHasGiven) {
+    const std::string zero("/etc/hostname\0x", 15);
+    const std::string of_zero = " /etc/hostname\\0x: invalid argument: it contains a zero byte";
+    EXPECT_EQ(error_text([&] { file::open(zero); }), "open" + of_zero);
+    EXPECT_EQ(error_text([&] { dunlin::fs::read_file(zero); }), "open" + of_zero);
+    EXPECT_EQ(error_text([&] { dunlin::fs::write_file(zero, "x"); }), "open" + of_zero);
+    EXPECT_EQ(error_text([&] { file::open(zero, "q"); }).rfind("open /etc/hostname\\0x: mode \"q\"", 0), 0u);
+
+    const int event = eventfd(0, EFD_CLOEXEC);
+    const std::string number = std::to_string(event);
+    auto adopted = dunlin::byte_stream::adopt(event);
+    EXPECT_EQ(error_text([&] { dunlin::byte_stream::adopt(event); }),
+        "adopt descriptor " + number + ": file exists: it is adopted already");
+    adopted.set_deadline(1ms);
+    char count[8];
+    EXPECT_EQ(error_text([&] { adopted.read_some(count); }), "read descriptor " + number + ": timed out");
+    adopted.close();
+    EXPECT_EQ(error_text([&] { adopted.read_some(count); }), "read descriptor: closed");
 }
 
 }  // namespace
