@@ -1,6 +1,9 @@
 // What may not throw does not allocate.
 #include <cstdlib>
+#include <fcntl.h>
 #include <new>
+#include <string>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -20,6 +23,31 @@ TEST(TlsNoMemory, TheFirstCodeNeedsNone) {
     const std::error_code first = make_error_code(dunlin::tls::errc::flood);
     support::allocations_left.store(0);
     EXPECT_STREQ(first.category().name(), "dunlin.tls");
+}
+
+TEST(TlsNoMemory, AFileIsClosedWhereMemoryFailsForItsText) {
+    const auto next_number = [] {
+        const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ::close(fd);
+        return fd;
+    };
+    auto c = dunlin::tls::config::client();
+    const std::string file = "/proc/self/maps";  // longer than the place for a short text
+    const int before = next_number();
+    bool failed = true;
+    for (long which = 1; failed && which < 100; ++which) {
+        support::allocations_left.store(which);
+        failed = false;
+        try {
+            c.trust(file);
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        } catch (const dunlin::io_error&) {
+            // no certificate
+        }
+        support::allocations_left.store(0);
+        EXPECT_EQ(next_number(), before) << which;
+    }
 }
 
 }  // namespace
