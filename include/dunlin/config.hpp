@@ -48,6 +48,9 @@
 // two functions, and every object file that includes a header refers to the one that it needs. If they differ, the
 // linker names the missing function; the dynamic linker does so if the library was replaced later. The functions are
 // never called.
+//
+// Without any library, or with a static one before the files that use it, all of them are missing. What is missing then
+// but never else is referred to last, as the last line of a linker is the one that is read.
 
 #include <version>
 
@@ -101,13 +104,15 @@ DUNLIN_API void DUNLIN_BUILT_ADDRESS() noexcept;
 DUNLIN_API void DUNLIN_BUILT_THREAD() noexcept;
 DUNLIN_API void DUNLIN_BUILT_DEBUG() noexcept;
 DUNLIN_API void DUNLIN_BUILT_STRINGS() noexcept;
+DUNLIN_API void dunlin_must_be_linked_with_this_program_and_stand_behind_the_files_that_use_it() noexcept;
 }
 
 namespace dunlin::inline v0_1 {
 
 namespace detail {
 [[DUNLIN_RETAIN, gnu::visibility("hidden")]] inline constexpr void (*built_alike[])() noexcept = {
-    DUNLIN_BUILT_ADDRESS, DUNLIN_BUILT_THREAD, DUNLIN_BUILT_DEBUG, DUNLIN_BUILT_STRINGS};
+    DUNLIN_BUILT_ADDRESS, DUNLIN_BUILT_THREAD, DUNLIN_BUILT_DEBUG, DUNLIN_BUILT_STRINGS,
+    dunlin_must_be_linked_with_this_program_and_stand_behind_the_files_that_use_it};
 }
 
 // The library's version as a number that grows: 10000 * major + 100 * minor + patch.

@@ -3,7 +3,7 @@
 Usage: alike_test.py SOURCE SCRATCH COMPILER...   A compiler that is not there is left out.
 
 The functions by which it is found out (dunlin/config.hpp) are all that is linked here: each way of compiling them with each way
-of compiling a program, static and shared, and a program whose shared library is exchanged for another afterwards.
+of compiling a program, static and shared, a program without any library, and a program whose shared library is exchanged for another afterwards.
 """
 
 import concurrent.futures
@@ -73,6 +73,16 @@ class Checks:
                               ("collected", ["-Wl,--gc-sections", self.file(f"collected_{mine}.o"), self.file(f"library_{its}.o")])):
             done = run(self.compiler, *objects, "-o", self.file(f"linked_{kind}_{mine}_{its}"))
             self.expect(named(done.stderr) == missing, f"{kind}: a program {mine}, a library {its}: expected {missing}", done.stderr)
+            self.expect("dunlin_must_be_linked" not in done.stderr, f"{kind}: a library is there, and is said to be missing", done.stderr)
+
+    # Neither -ldunlin nor any file of it, or a static library before what uses it: the last that is said says so.
+    def no_library(self):
+        archive = self.file("libalike.a")
+        run("ar", "rcs", archive, self.file("library_plain.o"))
+        for what, objects in (("none", [self.file("program_plain.o")]), ("before", [archive, self.file("program_plain.o")])):
+            done = run(self.compiler, *objects, "-o", self.file(f"linked_without_{what}"))
+            names = re.findall(r"dunlin_must_be_\w+", done.stderr)
+            self.expect(names and names[-1].startswith("dunlin_must_be_linked"), f"a library that is missing ({what}) is not said to be", done.stderr)
 
     def exchange(self):
         program = self.file("linked_shared_plain_plain")
@@ -126,6 +136,7 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(checks.compile, WAYS))
             list(pool.map(checks.link, itertools.product(WAYS, WAYS) if compiler == compilers[0] else [("debug", "plain"), ("plain", "thread")]))
+        checks.no_library()
         checks.exchange()
         checks.version(source)
         checks.refuse(source)
