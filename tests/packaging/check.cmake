@@ -55,9 +55,10 @@ if(way STREQUAL "find_package")
     endif()
     # Nor a component that there is not.
     execute_process(COMMAND ${configure} "-DCMAKE_PREFIX_PATH=${prefix}" "-DDUNLIN_VERSION=${version}" -DCOMPONENT=smoke -B "${scratch}/refused_too"
-        RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
-    if(result EQUAL 0)
-        message(FATAL_ERROR "find_package(dunlin COMPONENTS smoke) found it")
+        RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    string(REGEX REPLACE "[ \n]+" " " output "${output}") # CMake wraps what it says
+    if(result EQUAL 0 OR NOT output MATCHES "dunlin has no component \"smoke\"; there are: debug, tls, nats")
+        message(FATAL_ERROR "find_package(dunlin COMPONENTS smoke) found it, or does not say what there is:\n${output}")
     endif()
 elseif(way STREQUAL "pkg_config")
     set(ENV{PKG_CONFIG_PATH} "${prefix}/${libdir}/pkgconfig")
