@@ -5,7 +5,8 @@
 //            "main::{lambda()#1}", and long arguments become "<...>".
 // Hidden     Layers below the public interface, the unwinder, and the entries that lead to a goroutine's function
 //            (run_detached<F>, std::invoke). If the optimiser has inlined F into its entry, the entry is the only frame
-//            there is, and it is shown under F's name.
+//            there is, and it is shown under F's name. If nothing is left, nothing is hidden: a function of the program
+//            may have been inlined into any template.
 // Heap       The demangler needs it. A thread that overflows its stack in malloc() holds malloc's lock, so then a name
 //            is shown only as far as it can be read without: see uses_heap().
 #include "stack/trace.h"
@@ -226,7 +227,15 @@ part part_of(std::string_view mangled) noexcept {
         : {"6detail12run_detachedI"sv, "6detail10bound_callI"sv, "6detail10task_frameI"sv, "3runI"sv}) {
         if (mangled.starts_with(name)) return part::entry;
     }
-    if (mangled.find("6member5entryEPv") != mangled.npos) return part::entry;  // of task_group and wait_group
+    if (mangled.find("6member5entryEPv") != mangled.npos) return part::entry;  // of wait_group
+    if (mangled.find("E5entryEPv") != mangled.npos || mangled.find("E3runE") != mangled.npos) {
+        for (const std::string_view name
+            : {"10task_group6memberI"sv, "6detail13timed_call_ofI"sv, "6detail14stored_call_ofI"sv,
+               "6detail13jthread_frameI"sv, "6detail11async_frameI"sv, "6detail20packaged_function_ofI"sv,
+               "6detail14deferred_stateI"sv}) {
+            if (mangled.starts_with(name)) return part::entry;
+        }
+    }
     for (const std::string_view layer
         : {"8platform"sv, "5stack"sv, "5sched"sv, "4park"sv, "6timers"sv, "4poll"sv, "7observe"sv, "6detail"sv}) {
         if (mangled.starts_with(layer)) return part::runtime;
@@ -246,9 +255,10 @@ bool of_library(std::string_view mangled) noexcept {
 // Empty if what is called is a function pointer: then the function has a frame of its own.
 std::string_view called_by_entry(std::string_view name) noexcept {
     for (;;) {
-        // These two begin with the type of the result.
+        // These begin with the type of the result.
         const bool skip_first = name.find("__invoke_impl<") != name.npos ||
-            name.starts_with("dunlin::detail::task_frame<");
+            name.starts_with("dunlin::detail::task_frame<") || name.starts_with("dunlin::detail::async_frame<") ||
+            name.starts_with("dunlin::detail::deferred_state<");
         std::size_t begin = name.find('<');
         if (begin == name.npos || name.find('(') < begin) return {};
         const std::size_t end = closing(name, begin);
@@ -368,6 +378,7 @@ struct frame_printer {
     platform::text_writer& out;
     bool hide_runtime;
     bool demangle;
+    bool shown = false;
     readable last = {};
 
     // False: the frame is not shown.
@@ -376,10 +387,18 @@ struct frame_printer {
         // An entry under the name of the function that it calls, which has just been printed if it was not inlined.
         const bool repeats = f.of == part::entry && f.name.text() == last.text();
         if (hide_runtime && (f.of == part::runtime || repeats)) return false;
+        shown = true;
         last = f.name;
         out << "    #" << static_cast<std::uint64_t>(number) << ' ' << pc << ' ';
         stack::print(out, f, pc);
         out << '\n';
+        return true;
+    }
+
+    // True: all frames were hidden, and are not from now on.
+    bool show_hidden_instead() noexcept {
+        if (shown || !hide_runtime) return false;
+        hide_runtime = false;
         return true;
     }
 };
@@ -425,20 +444,25 @@ void print_deep_trace(platform::text_writer& out, const deep_trace& t, bool hide
     frame_printer p{out, hide_runtime, !stack::thread_sanitizing && !uses_heap(t.inner)};
     print_recursion(out, t, p.demangle);
     const bool all = t.frames <= t.inner.size;
-    std::size_t number = 0;
-    for (std::size_t i = 0; i < (all ? t.inner.size : deep_trace::ends); ++i) number += p.print(t.inner.pc[i], number);
-    if (!all) {
+    do {
+        std::size_t number = 0;
+        for (std::size_t i = 0; i < (all ? t.inner.size : deep_trace::ends); ++i) {
+            number += p.print(t.inner.pc[i], number);
+        }
+        if (all) continue;
         out << "    ... " << static_cast<std::uint64_t>(t.frames - 2 * deep_trace::ends) << " frames\n";
         for (std::size_t i = t.frames - deep_trace::ends; i < t.frames; ++i) p.print(t.outer[i % deep_trace::ends], i);
-    }
+    } while (p.show_hidden_instead());
     errno = kept;
 }
 
 void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime) noexcept {
     const int kept = errno;
     frame_printer p{out, hide_runtime, !uses_heap(t)};
-    std::size_t number = 0;
-    for (std::size_t i = 0; i < t.size; ++i) number += p.print(t.pc[i], number);
+    do {
+        std::size_t number = 0;
+        for (std::size_t i = 0; i < t.size; ++i) number += p.print(t.pc[i], number);
+    } while (p.show_hidden_instead());
     errno = kept;
 }
 

@@ -49,9 +49,9 @@ void capture_deep_trace(deep_trace& into) noexcept;
 void print_deep_trace(platform::text_writer& out, const deep_trace& t, bool hide_runtime = true) noexcept;
 
 // One line per frame: "    #2 0x55d0c3 worker(int) at app.cpp:17", or without -g
-// "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime itself are left out where `hide_runtime`; an entry
-// that leads to a goroutine's function is shown as that function. "near app.cpp:17" is a line before a call that was
-// inlined from a header (lines.h). errno stays as it is.
+// "    #2 0x55d0c3 worker(int)+0x41 (app)". Frames of the runtime itself are left out where `hide_runtime`, if there
+// are others; an entry that leads to a goroutine's function is shown as that function. "near app.cpp:17" is a line
+// before a call that was inlined from a header (lines.h). errno stays as it is.
 void print_trace(platform::text_writer& out, const trace& t, bool hide_runtime = true) noexcept;
 
 // The first frame of `t` that is neither dunlin's nor the C++ library's, as print_symbol(). False: there is none, and

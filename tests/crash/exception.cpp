@@ -1,9 +1,12 @@
 // Programs that are ended by an exception, a misuse or an overflow in a goroutine.
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
@@ -36,6 +39,34 @@ int in_a_wait_group() {
         dunlin::wait_group wg;
         wg.go([] { throw std::runtime_error("nobody catches this"); });
         wg.wait();
+        for_ever();
+    });
+    return 0;
+}
+
+// Functions that the compiler puts into the templates of the library that call them. The texts differ, so that it does
+// not make one of them.
+int in_after_func() {
+    dunlin::run([] {
+        const auto t = dunlin::after_func(1ms, [] { throw std::runtime_error("in_after_func"); });
+        for_ever();
+    });
+    return 0;
+}
+
+int in_a_context() {
+    dunlin::run([] {
+        auto [ctx, cancel] = dunlin::with_cancel(dunlin::context::background());
+        const auto stop = ctx.after_func([] { throw std::runtime_error("in_a_context"); });
+        cancel();
+        for_ever();
+    });
+    return 0;
+}
+
+int in_a_jthread() {
+    dunlin::run([] {
+        const dunlin::jthread t([] { throw std::runtime_error("in_a_jthread"); });
         for_ever();
     });
     return 0;
@@ -279,6 +310,88 @@ int overflow_by_one_frame() {
     return 0;
 }
 
+// Frames that pass over the guard. Distributions have g++ touch each page of a frame; then the guard stops it.
+#if defined(__clang__)
+#define PASSES_OVER_GUARD [[gnu::noinline]]
+#else
+#define PASSES_OVER_GUARD [[gnu::noinline, gnu::optimize("no-stack-clash-protection")]]
+#endif
+
+// So far down that nothing is there.
+constexpr std::size_t image_bytes = std::size_t{400} << 20;
+
+PASSES_OVER_GUARD int image() {
+    volatile char room[image_bytes];
+    room[0] = 1;
+    return room[0];
+}
+
+int overflow_past_the_guard() {
+    return dunlin::run([] { return image(); });
+}
+
+void (*volatile see)(volatile char*) = [](volatile char*) {};
+
+PASSES_OVER_GUARD int calls_from_image() {
+    volatile char room[image_bytes];
+    see(room);
+    return room[0];
+}
+
+int overflow_past_the_guard_by_a_call() {
+    return dunlin::run([] { return calls_from_image(); });
+}
+
+PASSES_OVER_GUARD int huge_image() {
+    volatile char room[1100 << 20];
+    room[0] = 1;
+    return room[0];
+}
+
+int overflow_that_no_stack_holds() {
+    return dunlin::run([] { return huge_image(); });
+}
+
+// Two stacks that lie one below the other: the frame of one ends in the other, and finds no code there.
+PASSES_OVER_GUARD void into_neighbour(void (*f)()) {
+    volatile char room[300 << 10];
+    f();
+    room[0] = 1;
+}
+
+int overflow_into_another_stack() {
+    dunlin::run({.stack_size = dunlin::dense_stack_size}, [] {
+        static std::atomic<std::uintptr_t> highest{0};
+        for (int i = 0; i < 8; ++i) {
+            dunlin::go([] {
+                const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+                std::uintptr_t known = highest;
+                while (known < here && !highest.compare_exchange_weak(known, here)) {
+                }
+                dunlin::sleep_for(20ms);
+                if (highest == here) into_neighbour(reinterpret_cast<void (*)()>(8));
+            });
+        }
+        for_ever();
+    });
+    return 0;
+}
+
+// A stack that the program has switched to, from which it touches what is not there.
+int fault_on_another_stack() {
+    dunlin::run([] {
+        static ucontext_t back, there;
+        static char room[64 << 10];
+        getcontext(&there);
+        there.uc_stack.ss_sp = room;
+        there.uc_stack.ss_size = sizeof room;
+        there.uc_link = &back;
+        makecontext(&there, [] { *reinterpret_cast<volatile int*>(64) = 1; }, 0);
+        swapcontext(&back, &there);
+    });
+    return 0;
+}
+
 int null_pointer() {
     dunlin::run([] {
         dunlin::go([] {
@@ -294,6 +407,9 @@ constexpr support::scenario all[] = {
     {"detached", detached},
     {"detached_from_a_thread", detached_from_a_thread},
     {"in_a_wait_group", in_a_wait_group},
+    {"in_after_func", in_after_func},
+    {"in_a_context", in_a_context},
+    {"in_a_jthread", in_a_jthread},
     {"of_another_type", of_another_type},
     {"with_a_handler", with_a_handler},
     {"exits_in_a_handler", exits_in_a_handler},
@@ -313,6 +429,11 @@ constexpr support::scenario all[] = {
     {"overflow_by_wide_frames", overflow_by_wide_frames},
     {"overflow_by_two", overflow_by_two},
     {"overflow_by_one_frame", overflow_by_one_frame},
+    {"overflow_past_the_guard", overflow_past_the_guard},
+    {"overflow_past_the_guard_by_a_call", overflow_past_the_guard_by_a_call},
+    {"overflow_that_no_stack_holds", overflow_that_no_stack_holds},
+    {"overflow_into_another_stack", overflow_into_another_stack},
+    {"fault_on_another_stack", fault_on_another_stack},
     {"null_pointer", null_pointer},
 };
 

@@ -1,5 +1,6 @@
 // How a program ends that an exception, a misuse or an overflow ends: with a report that names the goroutine, and
 // status 2.
+#include <algorithm>
 #include <csignal>
 #include <regex>
 #include <string>
@@ -37,6 +38,16 @@ TEST_F(Uncaught, ExceptionOfAMemberOfAWaitGroup) {
     const auto r = crash("in_a_wait_group");
     EXPECT_EQ(r.status, 2) << r;
     expect_in("nobody catches this", r);
+}
+
+TEST_F(Uncaught, ExceptionOfAFunctionThatATemplateOfTheLibraryCalls) {
+    for (const std::string scenario : {"in_after_func", "in_a_context", "in_a_jthread"}) {
+        const auto r = crash(scenario);
+        EXPECT_EQ(r.status, 2) << r;
+        const auto thrown_at = std::min(r.err.find("thrown at"), r.err.size());
+        EXPECT_NE(r.err.find(scenario + "()", thrown_at), std::string::npos) << r;
+        EXPECT_EQ(r.err.find("dunlin::detail::", thrown_at), std::string::npos) << r;
+    }
 }
 
 TEST_F(Uncaught, ExceptionOfAnyTypeIsReported) {
@@ -103,7 +114,8 @@ TEST_F(Overflow, OfADefaultStackIsReported) {
     std::smatch full, advised;
     ASSERT_TRUE(std::regex_search(r.err, full, std::regex("its stack of ([0-9]+) bytes is full"))) << r;
     ASSERT_TRUE(std::regex_search(r.err, advised, std::regex("stack_size = ([0-9]+) << 20"))) << r;
-    EXPECT_GT(std::stoul(advised[1]) << 20, std::stoul(full[1])) << r;
+    // also in the eyes of a reader who takes 8372160 bytes for 8 MiB
+    EXPECT_GT(std::stoul(advised[1]) << 20, std::stoul(full[1]) + (1 << 20)) << r;
     expect_in("#0 ", r);
 }
 TEST_F(Overflow, OfTheMainGoroutineIsReported) {
@@ -139,6 +151,39 @@ TEST_F(Overflow, OfOneFrameIsNoRecursion) {
     const auto r = overflow("overflow_by_one_frame");
     EXPECT_EQ(r.err.find("recursion:"), std::string::npos) << r;
     expect_in("too_wide", r);
+}
+
+// A frame that is larger than the guard may touch nothing of it.
+TEST_F(Overflow, ByAFrameThatPassesOverTheGuard) {
+    for (const char* scenario : {"overflow_past_the_guard", "overflow_past_the_guard_by_a_call"}) {
+        const auto r = overflow(scenario);
+        std::smatch beyond, advised;
+        ASSERT_TRUE(std::regex_search(r.err, beyond, std::regex("a frame reaches ([0-9]+) bytes below that"))) << r;
+        EXPECT_GT(std::stoul(beyond[1]), 300u << 20) << r;
+        expect_in("a local variable is too large", r);
+        ASSERT_TRUE(std::regex_search(r.err, advised, std::regex("main_stack_size = ([0-9]+) << 20"))) << r;
+        EXPECT_EQ(std::stoul(advised[1]), 512u) << r;
+        expect_in("image", r);
+    }
+}
+
+TEST_F(Overflow, ByAFrameThatNoStackHolds) {
+    const auto r = overflow("overflow_that_no_stack_holds");
+    expect_in("put what is large on the heap", r);
+    expect_in("no stack can be larger", r);
+}
+
+TEST_F(Overflow, ByAFrameThatEndsInAnotherStack) {
+    const auto r = overflow("overflow_into_another_stack");
+    expect_in("a local variable is too large", r);
+    expect_in("into_neighbour", r);
+}
+
+TEST_F(Overflow, IsNotAFaultOnAStackOfTheProgram) {
+    const auto r = crash("fault_on_another_stack");
+    EXPECT_EQ(r.signal, SIGSEGV) << r;
+    EXPECT_EQ(r.err.find("stack overflow"), std::string::npos) << r;
+    expect_in("it touched 0x40, where there is no memory", r);
 }
 
 TEST_F(Overflow, ShowsTheOutermostFramesToo) {

@@ -28,6 +28,7 @@
 #include <dunlin/dunlin.hpp>
 #include <gtest/gtest.h>
 
+#include "platform/thread.h"
 #include "stack/symbols.h"
 #include "support/build.h"
 
@@ -175,6 +176,16 @@ TEST(Trace, SaysTheLineOfTheCall) {
     const int line = __LINE__ + 1;
     const std::string text = printed(with_argument([] { return capture_trace(); }));
     EXPECT_TRUE(contains(text, " trace_test.cpp:" + std::to_string(line))) << text;
+}
+
+TEST(Trace, HidesTheRuntimeOnlyIfSomethingIsLeft) {
+    const auto inside = [](auto* function) { return reinterpret_cast<void*>(address_of(function) + 1); };
+    trace t;
+    t.pc[t.size++] = inside(dunlin::platform::thread_id);
+    EXPECT_TRUE(contains(printed(t), "thread_id")) << printed(t);
+    t.pc[t.size++] = inside(static_function_of_the_test);
+    EXPECT_FALSE(contains(printed(t), "thread_id")) << printed(t);
+    EXPECT_TRUE(contains(printed(t), "static_function_of_the_test")) << printed(t);
 }
 
 TEST(Trace, ChangesNoErrno) {

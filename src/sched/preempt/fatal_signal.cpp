@@ -9,15 +9,18 @@
 //            leaves the walk; the frames found so far are reported.
 #include <dunlin/detail/atomic.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
 #include <unistd.h>
 
 #include "sched/preempt/fatal_signal.h"
+#include "platform/memory_map.h"
 #include "platform/syscall.h"
 #include "platform/thread.h"
 #include "platform/usable.h"
@@ -122,10 +125,42 @@ void print_cause(platform::text_writer& out, const siginfo_t& info, const void* 
     stack::print_deep_trace(out, frames, hide_runtime);
 }
 
-void advise(platform::text_writer& out, const goroutine& g) noexcept {
-    constexpr std::size_t mib = std::size_t{1} << 20;
-    const std::size_t larger = std::bit_ceil(g.stack->usable() / mib + 1);  // of sizes that are all powers of two
-    out << "\n    what to do: look for endless recursion below; else start it with a larger stack: ";
+// A stack that has become too small.
+struct overflow {
+    std::size_t beyond;  // how far below its end the stack pointer is; 0: the guard has stopped it at the end
+    std::size_t needed;  // for what is on it now
+};
+
+// How a goroutine's stack has overflowed when the stack pointer was `sp` and `touched` was touched; needed == 0: it has
+// not. A frame that is larger than the guard may pass over it. Then the stack pointer is where there is no memory, or
+// in another goroutine's stack, and what is touched or called from there may be anything. The program may have switched
+// to a stack of its own; but that is memory which can be read, and not among ours.
+overflow find_overflow(const stack::slot& s, const void* touched, std::uintptr_t sp) noexcept {
+    constexpr std::size_t largest_frame = std::size_t{1} << 31;  // of what an instruction can subtract
+    const auto low = reinterpret_cast<std::uintptr_t>(s.low());
+    const stack::arena::found place = stack::stacks.lookup(touched);
+    if (place.in_guard && place.owner == &s) return {0, s.usable() + 1};
+    if (sp >= low || low - sp > largest_frame) return {};
+    bool among_ours = false;
+    stack::stacks.for_each_range([&](platform::memory_range r) {
+        among_ours = among_ours || sp - reinterpret_cast<std::uintptr_t>(r.begin) < r.bytes;
+    });
+    std::uint8_t byte;
+    if (!among_ours && platform::read_own_memory(sp, &byte, 1) != -EFAULT) return {};
+    return {low - sp, s.usable() + (low - sp)};
+}
+
+void advise(platform::text_writer& out, const goroutine& g, const overflow& how) noexcept {
+    constexpr std::size_t mib = std::size_t{1} << 20, largest = stack::slot_bytes(stack::class_count - 1) / 2 / mib;
+    // Of sizes that are all powers of two, the next that is larger: the stack itself has a little less than one.
+    const std::size_t larger = std::bit_ceil(std::max(how.needed + mib / 2, mib)) / mib;
+    out << "\n    what to do: "
+        << (how.beyond != 0 ? "put what is large on the heap (a std::vector)" : "look for endless recursion below");
+    if (larger > largest) {
+        out << "; no stack can be larger\n";
+        return;
+    }
+    out << (how.beyond != 0 ? ", or" : "; else") << " start it with a larger stack: ";
     if (g.flags & goroutine::main) {
         out << "run(run_options{.main_stack_size = " << larger << " << 20}, f)\n";
         return;
@@ -135,7 +170,8 @@ void advise(platform::text_writer& out, const goroutine& g) noexcept {
         << larger << "M in the environment\n";
 }
 
-[[noreturn]] void report_overflow(const goroutine* g, const siginfo_t* info, void* context) noexcept {
+[[noreturn]] void report_overflow(const goroutine* g, const overflow& how, const siginfo_t* info,
+    void* context) noexcept {
     claim_report();
     {
         platform::text_writer out(STDERR_FILENO);
@@ -143,9 +179,16 @@ void advise(platform::text_writer& out, const goroutine& g) noexcept {
         print_identity(out, g);
         out << ": its stack of ";
         out.bytes(static_cast<std::uint64_t>(g->stack->usable()));
-        out << " is full (touched " << info->si_addr << ")\n    created at ";
+        if (how.beyond == 0) {
+            out << " is full";
+        } else {
+            out << " ends at " << static_cast<const void*>(g->stack->low()) << ", and a frame reaches ";
+            out.bytes(static_cast<std::uint64_t>(how.beyond));
+            out << " below that: a local variable is too large for it";
+        }
+        out << " (touched " << info->si_addr << ")\n    created at ";
         print_where(out, g->created_at);
-        advise(out, *g);
+        advise(out, *g, how);
         print_stack(out, context, true);
     }
     tell_of_death();
@@ -226,8 +269,11 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
         } else {
             const goroutine* g = m != nullptr ? m->current.load(std::memory_order_relaxed) : forked_from;
             if (!sent && m != nullptr && g != nullptr && w.of_memory) {
-                const stack::arena::found place = stack::stacks.lookup(info->si_addr);
-                if (place.in_guard && g->stack == place.owner) report_overflow(g, info, context);
+                // What is on another stack than its goroutine's overflows none.
+                const bool elsewhere = machine_behind() != nullptr || stack::interrupts_alternate_stack(context);
+                const std::uintptr_t sp = elsewhere ? UINTPTR_MAX : stack::interrupted_sp(context);
+                const overflow how = find_overflow(*g->stack, info->si_addr, sp);
+                if (how.needed != 0) report_overflow(g, how, info, context);
             }
             report_signal(w, g, info, context);
         }
