@@ -55,10 +55,11 @@ stack::trace trace_of(const goroutine& g, const sched::stack_captures& captures)
     return &g == sched::current_goroutine() ? stack::capture_trace() : captures.of(g);
 }
 
-bool locked_by_library(const goroutine& g) noexcept {
+bool waits_in_library(const goroutine& g) noexcept {
     const std::string_view file = g.waits_at.line() != 0 ? g.waits_at.file_name() : "";
-    const bool in_library = file.find("/include/c++/") != file.npos || file.find("/c++/v1/") != file.npos;
-    return in_library && has_trace(g);
+    const bool of_cpp = file.find("/include/c++/") != file.npos || file.find("/c++/v1/") != file.npos;
+    const bool of_dunlin = file.find("/dunlin/") != file.npos && file.ends_with(".hpp");
+    return (file.empty() || of_cpp || of_dunlin) && has_trace(g);
 }
 
 std::uint64_t key_of(const goroutine& g, const sched::stack_captures& captures) noexcept {

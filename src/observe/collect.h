@@ -29,9 +29,10 @@ stack::trace trace_of(const sched::goroutine& g, const sched::stack_captures& ca
 const void* mutex_of(const sched::goroutine& g) noexcept;
 void allow_searches(int count) noexcept;
 
-// True: the lock was called from a header of the C++ library, by a std::lock_guard for instance, and the stack is
-// known. The report then names the function that made the guard.
-bool locked_by_library(const sched::goroutine& g) noexcept;
+// True: the place where it waits is none of the program's, and its stack is known. It is in a header of the C++ library
+// (a std::lock_guard's) or of dunlin's, from which a wait cannot be given a place, or there is none. The report then
+// names the function of the program that led there.
+bool waits_in_library(const sched::goroutine& g) noexcept;
 
 // Equal for goroutines that are alike (alike.h).
 std::uint64_t key_of(const sched::goroutine& g, const sched::stack_captures& captures) noexcept;

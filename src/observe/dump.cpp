@@ -92,7 +92,7 @@ void write_holder(platform::text_writer& out, const goroutine& g) noexcept {
 }
 
 void write_wait_place(page& to, const goroutine& g) noexcept {
-    if (locked_by_library(g)) return to.place_of_program(stack::capture_trace(g.context), g.waits_at);
+    if (waits_in_library(g)) return to.place_of_program(stack::capture_trace(g.context), g.waits_at);
     sched::print_where(to.text(), g.waits_at);
 }
 

@@ -56,7 +56,7 @@ void write_wait(page& to, const alike::member& first) noexcept {
     key(out, "longest_wait_ns");
     out << w.longest_ns;
     key(out, "waits_at");
-    to.json_place_of_program(locked_by_library(g) ? stack::capture_trace(g.context) : stack::trace{}, g.waits_at);
+    to.json_place_of_program(waits_in_library(g) ? stack::capture_trace(g.context) : stack::trace{}, g.waits_at);
     if (const void* mutex = mutex_of(g)) {
         key(out, "object");
         out << '"' << mutex << '"';

@@ -30,6 +30,7 @@
 #include "sched/machines/processor.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/lifetime.h"
+#include "stack/trace.h"
 
 namespace dunlin::inline v0_1::observe {
 
@@ -165,6 +166,7 @@ namespace {
     struct kept {
         leak l;
         std::source_location waits_at;
+        stack::trace frames;  // if they are to say where
         sched::creation_place created_at;
     };
     std::vector<kept> found;
@@ -189,12 +191,16 @@ namespace {
                 const std::int64_t ns = platform::now_ns() - g.waits_since_ns;
                 l.waited = std::chrono::nanoseconds(std::max<std::int64_t>(ns, 0));
             }
-            found.push_back({std::move(l), g.waits_at, g.created_at});
+            const bool by_frames = observe::waits_in_library(g);
+            found.push_back({std::move(l), g.waits_at, by_frames ? stack::capture_trace(g.context) : stack::trace{},
+                g.created_at});
         }
     }
     std::vector<leak> result;
     for (kept& k : found) {
-        k.l.waits_at = observe::printed([&](platform::text_writer& out) { sched::print_where(out, k.waits_at); });
+        k.l.waits_at = observe::printed([&](platform::text_writer& out) {
+            if (!stack::print_first_of_program(out, k.frames)) sched::print_where(out, k.waits_at);
+        });
         k.l.created_at = observe::printed([&](platform::text_writer& out) { sched::print_where(out, k.created_at); });
         result.push_back(std::move(k.l));
     }

@@ -237,6 +237,36 @@ TEST_P(Dump, LocksAreWaitedForWhereTheProgramTakesThem) {
     });
 }
 
+// Calls that cannot take a place of their own, or have none: not the line in the library's header.
+TEST_P(Dump, WaitsInsideOfTheLibraryAreWhereTheProgramCalledIt) {
+    run([] {
+        dunlin::wait_group gate;
+        gate.add(1);
+        dunlin::once_flag flag;
+        dunlin::task_group group, limited;
+        limited.set_limit(1);
+        group.go({.name = "limited"}, [&] {
+            limited.go([gate] { gate.wait(); });
+            limited.go([] {});
+        });
+        group.go([&] { dunlin::call_once(flag, [&] { gate.wait(); }); });
+        dunlin::yield();
+        group.go({.name = "second"}, [&] { dunlin::call_once(flag, [] {}); });
+        support::eventually([] { return dunlin::runtime::stats().waiting == 4; });
+        const std::string text = dump();
+        gate.done();
+        group.wait();
+        limited.wait();
+        for (const char* name : {"limited", "second"}) {
+            const std::string part = part_of(text, name);
+            const std::size_t at = part.find("waits at ");
+            ASSERT_NE(at, part.npos) << text;
+            const std::string place = part.substr(at, part.find('\n', at) - at);
+            EXPECT_EQ(place.rfind("waits at (anonymous namespace)::Dump_WaitsInsideOfTheLibrary", 0), 0u) << text;
+        }
+    });
+}
+
 TEST_P(Dump, GoroutinesInheritLabels) {
     run([] {
         dunlin::wait_group gate;

@@ -46,6 +46,9 @@ TEST_P(Leaks, NilChannelsAndEmptySelectsAreForEver) {
             EXPECT_GE(l.id, 2u);
             EXPECT_FALSE(l.why.empty());
             EXPECT_GE(l.waited, 0ns);
+            if (l.name == "c selects") {
+                EXPECT_NE(l.waits_at.find("NilChannelsAndEmptySelectsAreForEver"), std::string::npos) << l.waits_at;
+            }
             if (l.name != "d selects") continue;
             EXPECT_EQ(l.state, "select (no cases)");
             EXPECT_NE(l.created_at.find("leaks_test.cpp:" + std::to_string(place)), std::string::npos) << l.created_at;
