@@ -166,11 +166,13 @@ DUNLIN_API bool set_wait_histograms(bool on);
 /// shortest and the longest wait; the longest waits come first. Goroutines that compute, or were preempted, are shown
 /// with their stacks, too: their threads are asked by the signal of preemption (not with `DUNLIN_PREEMPTION=take` or
 /// `off`). For a goroutine whose thread sleeps in the kernel (a raw `read`, a `std::mutex`, inside `blocking()`) the
-/// function that called the kernel is shown. If the program has replaced the runtime's SIGSEGV handler by its own, only
-/// the innermost frame of goroutines that compute is shown. There is no stack of a goroutine that has called the
-/// runtime since the world stopped and waits there, nor of one that computes inside `blocking()` or `no_preempt`. Stops
-/// the world while it looks, at most 4 ms for those that compute; names and lines are looked up afterwards. From
-/// goroutines and plain threads.
+/// function that called the kernel is shown, in libc mostly, and on x86-64 what called that, up to the first functions
+/// of the program mostly: frames above one that uses a frame pointer cannot be found. Its state is then "blocked in the
+/// kernel" (in JSON "running", with `asleep_in_kernel_at`). If the program has replaced the runtime's SIGSEGV handler
+/// by its own, only the innermost frame of goroutines that compute is shown. There is no stack of a goroutine that has
+/// called the runtime since the world stopped and waits there, nor of one that computes inside `blocking()` or
+/// `no_preempt`. Stops the world while it looks, at most 4 ms for those that compute; names and lines are looked up
+/// afterwards. From goroutines and plain threads.
 DUNLIN_API void dump(std::ostream& out);
 
 /// How a dump is written. `json`: one object, `{"version": 1, "goroutines": N, "current": ID, "processors": [...],

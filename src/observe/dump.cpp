@@ -56,7 +56,7 @@ void write_others(platform::text_writer& out, const alike::member& first) noexce
 }
 
 // goroutine 7 "writer" [sleep, 3.1 ms]:
-void write_header(platform::text_writer& out, const alike::member& first) noexcept {
+void write_header(platform::text_writer& out, const alike::member& first, bool asleep) noexcept {
     const goroutine& g = *first.g;
     sched::print_identity(out, &g);
     const goroutine_state state = g.state.load(std::memory_order_acquire);
@@ -73,7 +73,7 @@ void write_header(platform::text_writer& out, const alike::member& first) noexce
                g.reason.load(std::memory_order_relaxed) == sched::wait_reason::blocking_call) {
         out << name(sched::wait_reason::blocking_call);
     } else {
-        out << name(state);
+        out << (asleep ? "blocked in the kernel" : name(state));
         if (g.flags & goroutine::in_place) out << ", in place";
     }
     if (sched::is_wired(&g)) out << ", locked to thread";
@@ -106,7 +106,10 @@ void write_group(page& to, const alike::member& first, const sched::stack_captur
     const goroutine& g = *first.g;
     platform::text_writer& out = to.text();
     const goroutine_state state = g.state.load(std::memory_order_acquire);
-    write_header(out, first);
+    const stack::trace frames = trace_of(g, captures);
+    const bool may_sleep = state == goroutine_state::running && frames.size == 0;
+    const platform::sleeping_call call = may_sleep ? sched::asleep_in(g) : platform::sleeping_call();
+    write_header(out, first, call.at != nullptr);
     if (state == goroutine_state::waiting) {
         out << "    waits at ";
         write_wait_place(to, g);
@@ -114,12 +117,11 @@ void write_group(page& to, const alike::member& first, const sched::stack_captur
         if (more != nullptr) more->write(out, more->with);
         out << '\n';
     }
-    if (const stack::trace frames = trace_of(g, captures); frames.size != 0) {
+    if (frames.size != 0) {
         to.stack(frames);
     } else if (state == goroutine_state::runnable && g.stack == nullptr) {
         out << "    not started\n";
-    } else if (const auto call = state == goroutine_state::running ? sched::asleep_in(g) : platform::sleeping_call();
-        call.at != nullptr) {
+    } else if (call.at != nullptr) {
         out << "    its thread sleeps in the kernel, called at ";
         // From glibc 2.41 on its calls share one instruction, in a function that has no name outside.
         const bool names_itself = call.name == nullptr ||
@@ -127,6 +129,7 @@ void write_group(page& to, const alike::member& first, const sched::stack_captur
         if (!names_itself) out << call.name << ' ';
         to.symbol(call.at);
         out << '\n';
+        if (const stack::trace found = sched::frames_of_sleeper(g, call); found.size != 0) to.stack(found);
     }
     out << "    created at ";
     write_creation_place(to, g);

@@ -111,13 +111,16 @@ void write_group_as_json(page& to, const alike::member& first, const sched::stac
         to.json_place_of_program({}, g.created_at.location());
     }
     key(out, "stack");
-    const stack::trace frames = trace_of(g, captures);
-    to.json_stack(frames);
+    stack::trace frames = trace_of(g, captures);
+    platform::sleeping_call call;
     if (frames.size == 0 && state == goroutine_state::running) {
-        if (const void* pc = sched::asleep_in(g).at) {
-            key(out, "asleep_in_kernel_at");
-            to.json_symbol(pc);
-        }
+        call = sched::asleep_in(g);
+        frames = sched::frames_of_sleeper(g, call);
+    }
+    to.json_stack(frames);
+    if (call.at != nullptr) {
+        key(out, "asleep_in_kernel_at");
+        to.json_symbol(call.at);
     }
     out << '}';
 }

@@ -308,10 +308,13 @@ sleeping_call thread_sleeps_in(pid_t tid) noexcept {
     if (simulation_here() != nullptr) return {};
     char text[256];
     if (read_current_call(tid, text, sizeof text) == 0 || std::strncmp(text, "running", 7) == 0) return {};
-    const char* last = std::strrchr(text, ' ');
+    char* last = std::strrchr(text, ' ');
     if (last == nullptr) return {};
     const auto* at = reinterpret_cast<const void*>(std::strtoull(last, nullptr, 16));
-    return {at, name_of_call(std::strtol(text, nullptr, 10))};
+    *last = 0;
+    const char* before = std::strrchr(text, ' ');
+    auto* sp = before != nullptr ? reinterpret_cast<void*>(std::strtoull(before, nullptr, 16)) : nullptr;
+    return {at, name_of_call(std::strtol(text, nullptr, 10)), sp};
 }
 
 bool thread_waits_for_time(pid_t tid) noexcept {

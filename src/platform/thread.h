@@ -87,10 +87,11 @@ unsigned count_threads() noexcept;
 bool thread_is_running(pid_t tid) noexcept;
 
 // A system call in which a thread of this process sleeps: the address behind the instruction, null if it does not sleep
-// or that is not known; and what call it is, null if it is none of the usual ones.
+// or that is not known; what call it is, null if it is none of the usual ones; and the stack pointer.
 struct sleeping_call {
     const void* at = nullptr;
     const char* name = nullptr;
+    void* sp = nullptr;
 };
 sleeping_call thread_sleeps_in(pid_t tid) noexcept;
 

@@ -317,20 +317,21 @@ bool is_allocator(std::string_view name) noexcept {
 }
 
 // Was the computation in the C library or the loader, or in another allocator? Not if it was only on its way into
-// abort().
+// abort(), or in a wait for a lock of the program.
 bool uses_heap(const trace& t) noexcept {
-    bool in_libc = false, raises = false;
+    bool in_libc = false, known = false;
     for (std::size_t i = 0; i < t.size; ++i) {
         const symbol s = find_symbol(reinterpret_cast<std::uintptr_t>(t.pc[i]) - 1);
         if (is_allocator(s.name)) return true;
-        if (s.name == "abort" || s.name == "raise" || s.name == "gsignal" || s.name == "pthread_kill") raises = true;
+        if (s.name == "abort" || s.name == "raise" || s.name == "gsignal" || s.name == "pthread_kill") known = true;
+        if (i < 2 && (s.name.starts_with("pthread_") || s.name == "syscall")) known = true;
         if (i != 0) continue;
         if (s.name.find("alloc") != s.name.npos || s.name.ends_with("free")) return true;
         for (const std::string_view library : {"libc."sv, "libc-"sv, "ld-"sv}) {
             in_libc = in_libc || s.object.starts_with(library);
         }
     }
-    return in_libc && !raises;
+    return in_libc && !known;
 }
 
 void print(platform::text_writer& out, const frame& f, const void* pc) noexcept {
@@ -363,6 +364,17 @@ trace capture_trace(const context& stopped) noexcept {
     collector c{&t, 2};  // collect_here and dunlin_call_above
     dunlin_call_above(&stopped, collect_here, &c);
     return t;
+}
+
+void capture_trace_of_sleeper([[maybe_unused]] void* sp, [[maybe_unused]] const void* pc, trace& into) noexcept {
+    into.size = 0;
+#if defined(__x86_64__)
+    // Its frame pointer is not known. A frame that is found by this one has no caller.
+    void* nowhere[32] = {};
+    const context at{sp, nowhere + 16, const_cast<void*>(pc)};
+    collector c{&into, 2};  // collect_here and dunlin_call_above
+    dunlin_call_above(&at, collect_here, &c);
+#endif
 }
 
 [[gnu::noinline]] void capture_deep_trace(deep_trace& into) noexcept {

@@ -29,6 +29,12 @@ void capture_trace(trace& into) noexcept;
 // The frames of a stopped computation. It must not be switched to meanwhile.
 trace capture_trace(const context& stopped) noexcept;
 
+// The frames of a thread that sleeps in a system call, of which only the stack pointer and the address are known: up to
+// the first that needs another register, which none before it has saved. On x86-64 that is often the first of code that
+// is compiled with frame pointers. The thread may wake up meanwhile, and change what is read here: the caller catches
+// faults, and finds what was written before. Elsewhere than on x86-64, where return addresses are in a register: none.
+void capture_trace_of_sleeper(void* sp, const void* pc, trace& into) noexcept;
+
 // The two ends of a stack that may have a hundred thousand frames, and what stands in it again and again: nothing is
 // kept of what lies between.
 struct deep_trace {

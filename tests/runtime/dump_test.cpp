@@ -204,6 +204,36 @@ TEST_P(Dump, ShowsWhereAGoroutinesThreadSleepsInTheKernel) {
     });
 }
 
+[[gnu::noinline]] void lock_the_usual(std::mutex& m) {
+    m.lock();
+    asm volatile("" ::: "memory");
+    m.unlock();
+}
+
+TEST_P(Dump, NamesTheFunctionThatSleepsForAMutexOfTheStandardLibrary) {
+#if !defined(__x86_64__)
+    GTEST_SKIP() << "return addresses are in registers there";
+#endif
+    if (support::sanitized) GTEST_SKIP() << "the sanitizer's own lock() stands between";
+    run([] {
+        std::mutex m;
+        m.lock();
+        dunlin::wait_group group;
+        group.go({.name = "blocked"}, [&] { lock_the_usual(m); });
+        std::string part;
+        support::eventually([&] {
+            part = part_of(dump(), "blocked");
+            return part.find("lock_the_usual(std::mutex&)") != part.npos;
+        });
+        EXPECT_NE(part.find("[blocked in the kernel"), part.npos) << part;
+        std::ostringstream json;
+        dunlin::runtime::dump(json, {.format = dunlin::runtime::dump_format::json});
+        EXPECT_NE(json.str().find("lock_the_usual"), std::string::npos) << json.str();
+        m.unlock();
+        group.wait();
+    });
+}
+
 [[gnu::noinline]] void wait_in_a_guard(dunlin::mutex& m) {
     const std::lock_guard guard(m);
     asm volatile("" ::: "memory");

@@ -260,6 +260,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
     machine* m = own_machine();
     const bool sent = info->si_code <= 0;
     if (!sent && current_machine() != nullptr) end_sample_that_faults(m);
+    if (!sent) end_walk_that_faults();
     if (w.had_handler() && call_earlier_handler(w, info, context)) return;
     if (sent && w.was_ignored()) return;
     const int kept = errno;

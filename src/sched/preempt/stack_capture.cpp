@@ -176,6 +176,44 @@ platform::sleeping_call asleep_in(const goroutine& g) noexcept {
     return platform::thread_sleeps_in(m->tid);
 }
 
+namespace {
+
+// The thread that looks at a sleeper's stack, and where it goes on after a fault. One at a time: the world is stopped.
+platform::atomic<pid_t> walker{0};
+sigjmp_buf out_of_walk;
+
+}  // namespace
+
+stack::trace frames_of_sleeper(const goroutine& g, const platform::sleeping_call& call) noexcept {
+    stack::trace frames;
+    const auto low = reinterpret_cast<std::uintptr_t>(g.stack != nullptr ? g.stack->low() : nullptr);
+    if (call.at == nullptr || low == 0 || reinterpret_cast<std::uintptr_t>(call.sp) - low >= g.stack->usable()) {
+        return frames;
+    }
+    // The sleeper may hold a lock of the unwinder's.
+    if (unwinder_takes_locks || !crash_handlers_in_force()) return frames;
+    sigset_t faults, before;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    sigaddset(&faults, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &faults, &before);
+    if (sigsetjmp(out_of_walk, 0) == 0) {
+        walker.store(platform::thread_id(), std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // for the handler of the fault, on this thread
+        stack::capture_trace_of_sleeper(call.sp, call.at, frames);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    walker.store(0, std::memory_order_relaxed);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const platform::sleeping_call now = asleep_in(g);
+    if (now.at != call.at || now.sp != call.sp) frames.size = 0;
+    return frames;
+}
+
+void end_walk_that_faults() noexcept {
+    if (walker.load(std::memory_order_relaxed) == platform::thread_id()) siglongjmp(out_of_walk, 1);
+}
+
 void capture_if_asked(machine* m, const void* context) noexcept {
     // Inside the runtime the thread may hold one of its locks.
     const bool inside = m->in_runtime.load(std::memory_order_relaxed) != 0 || m->unstoppable != 0;

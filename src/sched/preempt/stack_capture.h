@@ -52,6 +52,13 @@ public:
 // inside the runtime. Costs 10 us.
 platform::sleeping_call asleep_in(const goroutine& g) noexcept;
 
+// Where g's thread sleeps: the call, and the functions that led there, as many as can be found from outside (trace.h).
+// None: g is not on its own stack, or the thread has not slept all the while.
+stack::trace frames_of_sleeper(const goroutine& g, const platform::sleeping_call& call) noexcept;
+
+// For the handler of a fault: does not return if it was frames_of_sleeper() that read what is not there.
+void end_walk_that_faults() noexcept;
+
 // Called on m's own thread: in the handler of the signal, and while it sleeps there, preempted.
 void capture_if_asked(machine* m, const void* context) noexcept;
 void capture_if_asked_again(machine* m, const void* context) noexcept;
