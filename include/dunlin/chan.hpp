@@ -142,6 +142,10 @@ public:
     void send(Value&&, const std::chrono::duration<Rep, Period>&) const {
         static_assert(always_false<Rep>, "dunlin: send(value, ctx), or send_for(value, duration)");
     }
+    template <class Value, number N>
+    void send(Value&&, N) const {
+        static_assert(has_a_unit<N>, "dunlin: send(value, ctx), or send_for(value, duration)");
+    }
 
     /// The same until `ctx` is done. Throws context_cancelled then, and the value is unchanged. What can be sent at
     /// once is sent even then (dunlin/context.hpp).
@@ -369,6 +373,11 @@ public:
     template <class Rep, class Period>
     std::optional<T> recv(const std::chrono::duration<Rep, Period>&) const {
         static_assert(always_false<Rep>, "dunlin: recv(ctx), or recv_for(duration)");
+        return std::nullopt;
+    }
+    template <number N>
+    std::optional<T> recv(N) const {
+        static_assert(has_a_unit<N>, "dunlin: recv(ctx), or recv_for(duration)");
         return std::nullopt;
     }
     /// Receives if that is possible at once: `value` is assigned if the result is ok, and only then. Nil channel:

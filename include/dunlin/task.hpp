@@ -119,7 +119,7 @@ struct task_frame {
 ///
 /// One thread or goroutine at a time may use a task object.
 template <class T>
-class [[nodiscard]] task {
+class [[nodiscard("the destructor of a task waits for its goroutine; one that goes on by itself: dunlin::go()")]] task {
 public:
     /// Holds nothing.
     task() noexcept = default;
