@@ -94,7 +94,7 @@ struct text_for_libc {
     explicit text_for_libc(std::string_view s) noexcept {
         if (s.size() < Size) text[s.copy(text, Size)] = '\0';
     }
-    char text[Size] = "";
+    char text[Size] = {};
 };
 
 bool read_number(int family, std::string_view text, void* to) noexcept {

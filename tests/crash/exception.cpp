@@ -357,6 +357,7 @@ PASSES_OVER_GUARD void into_neighbour(void (*f)()) {
     volatile char room[300 << 10];
     f();
     room[0] = 1;
+    static_cast<void>(room[0]);
 }
 
 int overflow_into_another_stack() {
@@ -386,7 +387,8 @@ int fault_on_another_stack() {
         there.uc_stack.ss_sp = room;
         there.uc_stack.ss_size = sizeof room;
         there.uc_link = &back;
-        makecontext(&there, [] { *reinterpret_cast<volatile int*>(64) = 1; }, 0);
+        static const volatile std::uintptr_t nowhere = 64;
+        makecontext(&there, [] { *reinterpret_cast<volatile int*>(nowhere) = 1; }, 0);
         swapcontext(&back, &there);
     });
     return 0;

@@ -2,6 +2,7 @@
 // them gets (look_at_detached() in sched/monitor/retake.cpp).
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "sched/machines/processor.h"
@@ -36,10 +37,16 @@ TEST_P(WithoutProcessor, ManyThatWereLetGoAreAllStoppedAgain) {
             const auto stopped = [&] { return stats().hand_offs.preempted_now + left_out >= hogs; };
             EXPECT_TRUE(comes_true(stopped));
             const std::uint64_t thaws = stats().hand_offs.thaws;
+            std::promise<void> are_let_go;
+            std::thread watcher([&] {
+                const auto& now = dunlin::sched::the_scheduler.hand_offs;
+                EXPECT_TRUE(comes_true([&] { return now.thaws.get() >= thaws + hogs / 2; }));
+                are_let_go.set_value();
+            });
             dunlin::sched::stop_world();
-            const auto& now = dunlin::sched::the_scheduler.hand_offs;
-            EXPECT_TRUE(comes_true([&] { return now.thaws.get() >= thaws + hogs / 2; }));
+            are_let_go.get_future().wait();  // as for a lock
             dunlin::sched::start_world();
+            watcher.join();
             EXPECT_TRUE(comes_true(stopped)) << "they compute on without processors";
             stop = true;
         });

@@ -22,6 +22,8 @@ struct monitor_words {
     platform::atomic<std::uint32_t> looks{0};        // raised as a round's looks begin, and as they end: odd meanwhile
     platform::atomic<bool> lost_late{false};         // set by a goroutine's thread when its state is "frozen"
     platform::atomic<bool> dump_called_for{false};   // set by a signal handler
+    // of the thread that has stopped all processors; 0: not all are stopped yet. A hint
+    platform::atomic<pid_t> stopper{0};
 };
 DUNLIN_HIDDEN extern monitor_words monitor_bell;
 

@@ -137,6 +137,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable + 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     s.world.lock();
+    monitor_bell.stopper.store(0, std::memory_order_relaxed);
     note_stop_wanted();
     s.lock.lock();
     s.stopping.store(true, std::memory_order_seq_cst);
@@ -165,6 +166,7 @@ void stop_world() noexcept DUNLIN_NOT_ANALYSED {
         }
     }
     note_stopped();
+    monitor_bell.stopper.store(platform::thread_id(), std::memory_order_relaxed);
 }
 
 void start_world() noexcept DUNLIN_NOT_ANALYSED {

@@ -553,12 +553,21 @@ void look_at_detached(machine* m, outlook& o) noexcept {
 }
 
 std::int64_t stopping_since_ns = 0;
+std::uint64_t stoppers_sleeps = 0;
+
+// Does the thread that has stopped the world get on? It may look at hundreds of stacks, each of which its thread shows.
+bool stopper_gets_on() noexcept {
+    const pid_t stopper = monitor_bell.stopper.load(std::memory_order_relaxed);
+    if (stopper == 0) return false;  // it waits for processors
+    const std::uint64_t sleeps = platform::thread_sleeps(stopper);
+    return std::exchange(stoppers_sleeps, sleeps) != sleeps || platform::thread_is_running(stopper);
+}
 
 // The thread that has stopped the world may wait for a lock that a stopped goroutine holds.
 void look_at_stopped_world(std::int64_t now) noexcept {
     if (!the_scheduler.stopping.load(std::memory_order_relaxed)) {
         stopping_since_ns = 0;
-    } else if (stopping_since_ns == 0) {
+    } else if (stopping_since_ns == 0 || stopper_gets_on()) {
         stopping_since_ns = now;
     } else if (now - stopping_since_ns >= runtime_patience_ns / 2) {
         let_preempted_go();
