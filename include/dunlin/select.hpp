@@ -667,8 +667,8 @@ template <detail::select_case_type... Cases>
 /// case whose handler left. The cases are made once: their channels are those that they were made with, and the loop
 /// keeps these alive, whatever becomes of the variables. An on_timeout() begins anew with each round. A send is offered
 /// until it is taken, and then no more; where its value is back in v while a handler runs (on_send()), the next round
-/// offers what the handler has left in v. If a channel is closed and its handler does not leave, the handler is called
-/// again and again.
+/// offers what the handler has left in v: v must stay where it is until the loop has ended. If a channel is closed and
+/// its handler does not leave, the handler is called again and again.
 /// Throws    As select().
 template <detail::select_case_type... Cases>
     requires(!detail::end_no_loop<Cases...>)

@@ -120,7 +120,7 @@ enum class direction : bool { send, receive };
         for (;;) wait_for_ever(d, where);
     }
     park::waiter w;
-    w.enter();
+    w.enter_if_it_waits([limit] { return may_wait(limit); });
     // The reasons differ from those of a wait without limit: of a wait without limit a report may say that it never
     // ends.
     using sched::wait_reason;
@@ -179,10 +179,6 @@ enum class direction : bool { send, receive };
     c->lock.unlock(m);
     w.wait();
     return node.ok ? wait_outcome::ok : wait_outcome::closed;
-}
-
-inline bool may_wait(const wait_limit* limit) noexcept {
-    return limit == nullptr || (!cancelled_already(limit) && !is_past(limit));
 }
 
 // The outcome where may_wait() has said no.

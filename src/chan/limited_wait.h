@@ -27,4 +27,9 @@ inline bool is_past(const wait_limit* limit) noexcept {
     return limit != nullptr && limit->deadline_ns != wait_limit::never && limit->deadline_ns <= platform::now_ns();
 }
 
+// May a call with this limit wait, if it must?
+inline bool may_wait(const wait_limit* limit) noexcept {
+    return limit == nullptr || (!cancelled_already(limit) && !is_past(limit));
+}
+
 }  // namespace dunlin::detail

@@ -68,6 +68,7 @@ public:
 
     // Index of the case taken.
     std::size_t run(std::size_t otherwise_index);
+    bool only_looks() const noexcept;
 
 private:
     void sort_channels();
@@ -302,6 +303,12 @@ std::size_t selection::wait(sched::machine* m, std::int64_t deadline_ns, std::si
     return cause == timers::wake_cause::deadline ? timeout_index : index_of_winner(w);
 }
 
+// A time-out of 0 does what otherwise() does.
+bool selection::only_looks() const noexcept {
+    return std::any_of(cases_, cases_ + count_,
+        [](const case_base* c) { return c->kind == case_kind::timeout && c->duration_ns <= 0; });
+}
+
 std::size_t selection::run(std::size_t otherwise_index) {
     std::int64_t deadline_ns = timers::never_ns;
     std::size_t timeout_index = no_case;
@@ -311,7 +318,7 @@ std::size_t selection::run(std::size_t otherwise_index) {
                 if (has_descriptor(*cases_[i])) look_at_descriptor(*cases_[i]);
             }
         }
-        sched::machine* m = enter_runtime([otherwise_index] { return otherwise_index == no_case; });
+        sched::machine* m = enter_runtime([&] { return otherwise_index == no_case && !only_looks(); });
         park::wait_node* woken = nullptr;
         lock_all(m);
         std::size_t taken = take_one(m, woken);

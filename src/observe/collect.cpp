@@ -58,7 +58,7 @@ stack::trace trace_of(const goroutine& g, const sched::stack_captures& captures)
 bool waits_in_library(const goroutine& g) noexcept {
     const std::string_view file = g.waits_at.line() != 0 ? g.waits_at.file_name() : "";
     const bool of_cpp = file.find("/include/c++/") != file.npos || file.find("/c++/v1/") != file.npos;
-    const bool of_dunlin = file.find("/dunlin/") != file.npos && file.ends_with(".hpp");
+    const bool of_dunlin = file.find("include/dunlin/") != file.npos && file.ends_with(".hpp");
     return (file.empty() || of_cpp || of_dunlin) && has_trace(g);
 }
 

@@ -145,6 +145,11 @@ public:
     void enter() noexcept {
         if (machine_ != nullptr) machine_ = sched::enter_to_wait(machine_);
     }
+    // enter() for a call that may wait only if its arguments, the limit above all, allow it.
+    template <class MayWait>
+    void enter_if_it_waits(MayWait may_wait) noexcept {
+        if (machine_ != nullptr) machine_ = sched::enter_to_wait_if(machine_, may_wait);
+    }
     void leave() noexcept {
         if (machine_ != nullptr) sched::leave(machine_);
     }

@@ -126,6 +126,10 @@ void simulation::begin(const plan& p) noexcept {
     phase_.store(phase::idle, std::memory_order_relaxed);
     outside_.store(false, std::memory_order_relaxed);
     keep_monitor_away();
+    // What the monitor has raised would stand for steered_taken until the goroutine's first call: one decision fewer.
+    machine* m = sched::enter(sched::current_machine());
+    sched::forget_what_asked(m);
+    sched::leave(m);
     // Here, not by the first goroutine that opens a descriptor: its execution would have one call more than the next.
     netpoll::start_polling();
     watch_lot(true);

@@ -33,10 +33,10 @@ task_group::task_group(const dunlin::context& parent) : parent_(access::core_of(
 }
 
 task_group::~task_group() {
-    if (members_.pending() != 0 && std::uncaught_exceptions() > exceptions_) {
+    if (std::uncaught_exceptions() > exceptions_) {
         try {
             cancel();
-        } catch (const std::bad_alloc&) {  // no memory for a context: no member has one, and this waits as long
+        } catch (const std::bad_alloc&) {  // no memory for a context: there is none
         }
     }
     members_.wait(reason, true, std::source_location::current());

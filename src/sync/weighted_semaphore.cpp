@@ -88,7 +88,7 @@ detail::wait_outcome weighted_semaphore::take(std::ptrdiff_t n, const detail::wa
         return serve(b, object, self->permits_);
     };
     lot_bucket& b = park::bucket_of(this);
-    w.enter();
+    w.enter_if_it_waits([limit] { return detail::may_wait(limit); });
     b.lock.lock();
     const bool closed = closed_;
     const bool at_once = !closed && can_take(n);

@@ -22,6 +22,7 @@ FRAMES = {
     "for (T v : c.until(ctx))": (
         "using T = int; dunlin::chan<T> c(2); c.send(1); c.send(2); c.close(); const dunlin::context ctx; int sum = 0;",
         "sum += v; check(sum == 3);", {}),
+    "sleep_for(1s, ctx)": ("const dunlin::context ctx; dunlin::", ";", {"1s": "1ms"}),
     "auto listener = dunlin::net::listen(\"tcp\", \":8080\");": (
         # The server's loop has no end: it stays behind when the clients have had their replies.
         "const std::string address = free_address(); auto clients = dunlin::spawn([=] { be_clients(address); });"

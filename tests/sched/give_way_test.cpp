@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -45,7 +46,10 @@ protected:
                     }
                 });
             }
-            while (!enough()) dunlin::sleep_for(1ms);
+            // No goroutine of this wakes meanwhile: for one that was just woken, processors are lent.
+            dunlin::blocking([&] {
+                while (!enough()) std::this_thread::sleep_for(1ms);
+            });
             stop = true;
             all.wait();
         });
@@ -78,9 +82,15 @@ TEST_P(GiveWay, InASelect) {
 TEST_P(GiveWay, NotInACallThatNeverWaits) {
     const std::uint64_t asked = stats().hand_offs.asked, yielded = yields();
     std::atomic<unsigned> moved{0};
+    dunlin::mutex held;
+    dunlin::weighted_semaphore none(0);
+    held.lock();
     compute_and_call(
         [&](dunlin::chan<int>& own) {
             const pid_t before = gettid();
+            held.try_lock_for(0s);
+            none.try_acquire_for(0s);
+            dunlin::select(dunlin::on_recv(own, [](int) {}), dunlin::on_timeout(0s, [] {}));
             own.try_send(1);
             own.send_until(2, std::chrono::steady_clock::time_point{});
             dunlin::select(dunlin::on_send(own, 3, [] {}), dunlin::otherwise([] {}));
@@ -88,8 +98,34 @@ TEST_P(GiveWay, NotInACallThatNeverWaits) {
             if (gettid() != before) moved.fetch_add(1);
         },
         [&] { return stats().hand_offs.asked >= asked + 8; });
+    held.unlock();
     EXPECT_EQ(moved.load(), 0u);
     EXPECT_EQ(yields(), yielded);
+}
+
+// One that gives way where only preempted goroutines wait does so for one of them.
+TEST_P(GiveWay, OneThatComputesAndOneThatCallsHaveEqualShares) {
+    if (procs() != 1) GTEST_SKIP() << "with one processor they share it";
+    run([&] {
+        std::atomic<bool> stop{false};
+        unsigned calls = 0, computes = 0;
+        dunlin::wait_group both;
+        both.go([&] {
+            for (dunlin::chan<int> own(1); !stop.load(std::memory_order_relaxed); ++calls) {
+                compute(300us);
+                own.send(1);
+                own.recv();
+            }
+        });
+        both.go([&] {
+            for (; !stop.load(std::memory_order_relaxed); ++computes) compute(300us);
+        });
+        dunlin::sleep_for(800ms);
+        stop = true;
+        both.wait();
+        EXPECT_LT(calls, computes * 2);
+        EXPECT_LT(computes, calls * 2);
+    });
 }
 
 TEST_P(GiveWay, NotInAScopeThatForbidsIt) {

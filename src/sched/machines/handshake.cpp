@@ -50,6 +50,14 @@ void lower_what_asked(machine* m) noexcept {
     m->taken.compare_exchange_strong(raised, 0, std::memory_order_relaxed);
 }
 
+void forget_what_asked(machine* m) noexcept {
+    processor* p = processor_of(m);
+    p->retake.lock();
+    m->asked.store(nullptr, std::memory_order_relaxed);
+    lower_what_asked(m);
+    p->retake.unlock();
+}
+
 void give(processor* p, machine* m) noexcept {
     m->last_p = p;
     p->retake.lock();

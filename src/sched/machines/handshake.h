@@ -132,6 +132,8 @@ inline void give_back_locked(processor* p, machine* m) noexcept {
 void raise_taken(processor* p, machine* m, const goroutine* gives_way) noexcept;
 // Called by m inside the runtime, with the lock of the processor that it has: no taker has raised `taken`.
 void lower_what_asked(machine* m) noexcept;
+// Called by m inside the runtime: nothing is asked of its goroutine any more.
+void forget_what_asked(machine* m) noexcept;
 // Gives p to m. The caller is m itself or the only holder of p.
 void give(processor* p, machine* m) noexcept;
 

@@ -83,6 +83,8 @@ constexpr std::int64_t ask_again_ns = ms / 2;        // after a stop was refused
 constexpr std::int64_t shortest_look_ns = 1 * ms, longest_stop_wait_ns = 8 * ms, longest_asleep_wait_ns = 50 * ms;
 
 machine* detached_list = nullptr;  // linked by notes.next
+// in the last round: the more there are, the less often each that sleeps is looked at
+unsigned detached_count = 0;
 
 void note_detached(machine* m) noexcept {
     detached_notes& n = m->notes;
@@ -270,13 +272,25 @@ void look_at_sleeping(processor* p, machine* m, outlook& o) noexcept {
     hand_on(p, o);
 }
 
+// Nothing waits any more for p's goroutine to give way: its calls are to be fast again.
+void withdraw(processor* p, machine* m) noexcept {
+    p->notes.asked = false;
+    raise_taken(p, m, nullptr);
+}
+
 // The slice is over. True: the goroutine calls the runtime now and then, and may still give way in such a call.
 bool may_give_way(processor* p, machine* m, const goroutine* g, std::int64_t slice, outlook& o) noexcept {
     monitor_notes& n = p->notes;
     if (!n.asked) {
         if (m->taken.load(std::memory_order_relaxed) != 0) return false;  // no call since begin_notes()
         raise_taken(p, m, g);
-        end_slice(p);
+        // Else it would yield to none of them: yield() chooses among what is in a queue.
+        const bool only_preempted_wait = o.runnable == 0 && !timer_is_due(p, o.now_ns);
+        if (o.turn_is_due || only_preempted_wait) {
+            p->slice.store(slice_state::preempted_turn, std::memory_order_relaxed);
+        } else {
+            end_slice(p);
+        }
         the_scheduler.hand_offs.asked.add();
         n.asked = true;
         n.take_ns = o.now_ns + slice / 5;
@@ -372,6 +386,7 @@ void look_at(processor* p, outlook& o) noexcept {
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;  // the machine searches
     if (g->reason.load(std::memory_order_relaxed) == wait_reason::blocking_call) return look_at_blocking(p, m, o);
+    if (n.asked && !o.work_waits && o.now_ns >= n.take_ns) withdraw(p, m);
     if (!o.work_waits && o.now_ns - n.stuck_since_ns < idle_grace_ns) return;
     if (!platform::thread_is_running(m->tid)) return look_at_sleeping(p, m, o);
     if (!o.work_waits || preemption_mode == preemption::off) return;
@@ -396,6 +411,7 @@ void tell_whose_turn(outlook& o) noexcept {
     const std::int64_t interval =
         std::clamp(slice_ns * (hogs + others) / (hogs * std::max(running, 1u)), 2 * ms, 100 * ms);
     if (o.now_ns - s.preempted_since_ns < interval) return;
+    o.turn_is_due = true;
     for (std::uint32_t i = 0; i < made; ++i) {
         processor* p = s.processor_at(i);
         // Only a processor that runs one goroutine after the other: neither one that makes no progress, nor one that
@@ -514,10 +530,7 @@ void begin_period(detached_notes& n, std::int64_t now, std::int64_t cpu, std::ui
 // m has computed since `since_ns` without sleeping, perhaps little: it shares the CPUs with other threads.
 void stop_detached(machine* m, std::int64_t computed, outlook& o) noexcept {
     detached_notes& n = m->notes;
-    if (preemption_mode != preemption::signal || m->in_thread_call.load(std::memory_order_relaxed) ||
-        computed < computing_ns) {
-        return look_later(n, o.now_ns, longest_stop_wait_ns);
-    }
+    if (computed < computing_ns) return look_later(n, o.now_ns, longest_stop_wait_ns);
     ask_to_stop(m);
     if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
     n.next_look_ns = o.now_ns + ask_again_ns;
@@ -532,14 +545,17 @@ void look_at_detached(machine* m, outlook& o) noexcept {
     const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
     const std::int64_t computed = cpu - n.cpu_ns;
     const bool first = n.since_ns == 0;
-    if (!first && computed == 0) return look_later(n, o.now_ns, longest_asleep_wait_ns);
+    const std::int64_t asleep_wait_ns = longest_asleep_wait_ns * (1 + detached_count / 256);
+    if (!first && computed == 0) return look_later(n, o.now_ns, asleep_wait_ns);
     const bool little = !first && computed < (o.now_ns - n.since_ns) / 20;
-    const bool running = platform::thread_is_running(m->tid);
+    const bool may_stop =
+        preemption_mode == preemption::signal && !m->in_thread_call.load(std::memory_order_relaxed);
+    const bool running = may_stop && platform::thread_is_running(m->tid);
     if (little && !running) {
         begin_period(n, o.now_ns, cpu, 0);
-        return look_later(n, o.now_ns, longest_asleep_wait_ns);
+        return look_later(n, o.now_ns, asleep_wait_ns);
     }
-    const std::uint64_t sleeps = platform::thread_sleeps(m->tid);
+    const std::uint64_t sleeps = running ? platform::thread_sleeps(m->tid) : 0;
     const bool computes = !first && running && sleeps == n.sleeps;
     if (!first && (computes || !little) &&
         idle_count(the_scheduler.idle_and_spinning.load(std::memory_order_relaxed)) != 0 && give_back(m)) {
@@ -548,8 +564,8 @@ void look_at_detached(machine* m, outlook& o) noexcept {
     }
     if (computes) return stop_detached(m, computed, o);
     begin_period(n, o.now_ns, cpu, sleeps);
-    if (!little) n.wait_ns = 2 * shortest_look_ns;
-    look_later(n, o.now_ns, little ? longest_asleep_wait_ns : longest_stop_wait_ns);
+    if (!little && may_stop) n.wait_ns = 2 * shortest_look_ns;
+    look_later(n, o.now_ns, little ? asleep_wait_ns : longest_stop_wait_ns);
 }
 
 std::int64_t stopping_since_ns = 0;
@@ -575,7 +591,7 @@ void look_at_stopped_world(std::int64_t now) noexcept {
 }
 
 std::uint32_t makings_seen = 0;
-std::int64_t making_since_ns = 0;
+std::int64_t making_since_ns = 0, making_patience_ns = 0;
 
 // The thread maker may wait for a lock that a stopped goroutine holds (libc's for thread stacks, malloc's). Without an
 // idle machine nothing but preempted goroutines gets a processor meanwhile, and the holder's turn may be far away.
@@ -585,10 +601,12 @@ void look_at_maker(std::int64_t now) noexcept {
     if (makings != makings_seen || makings % 2 == 0) {
         makings_seen = makings;
         making_since_ns = now;
-    } else if (now - making_since_ns >= runtime_patience_ns && s.idle_machine_count == 0 &&
+        making_patience_ns = runtime_patience_ns;
+    } else if (now - making_since_ns >= making_patience_ns && s.idle_machine_count == 0 &&
         s.preempted_size.load(std::memory_order_relaxed) != 0 &&
         !platform::thread_is_running(maker_bell.tid.load(std::memory_order_relaxed))) {
         let_preempted_go();
+        making_patience_ns *= 2;  // if no goroutine has the lock, this has helped nothing
     }
 }
 
@@ -606,9 +624,11 @@ void look_at_detached_machines(outlook& o) noexcept {
             if (m->detached.load(std::memory_order_relaxed) && !m->notes.listed) note_detached(m);
         }
     }
+    unsigned count = 0;
     for (machine** link = &detached_list; *link != nullptr;) {
         machine* m = *link;
         if (m->detached.load(std::memory_order_relaxed)) {
+            ++count;
             look_at_detached(m, o);
             if (m->notes.wait_ns <= longest_stop_wait_ns) {
                 o.stuck = true;
@@ -620,6 +640,7 @@ void look_at_detached_machines(outlook& o) noexcept {
             m->notes.listed = false;
         }
     }
+    detached_count = count;
 }
 
 }  // namespace dunlin::sched

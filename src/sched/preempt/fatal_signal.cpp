@@ -269,7 +269,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
             if (!sent && escape != nullptr) siglongjmp(*escape, 1);
         } else {
             const goroutine* g = m != nullptr ? m->current.load(std::memory_order_relaxed) : forked_from;
-            if (!sent && m != nullptr && g != nullptr && w.of_memory) {
+            if (!sent && m != nullptr && g != nullptr && g->stack != nullptr && w.of_memory) {
                 // What is on another stack than its goroutine's overflows none.
                 const bool elsewhere = machine_behind() != nullptr || stack::interrupts_alternate_stack(context);
                 const std::uintptr_t sp = elsewhere ? UINTPTR_MAX : stack::interrupted_sp(context);
