@@ -140,7 +140,8 @@ bool shared_mutex::take_share_beside_leftovers() noexcept {
     const std::uint32_t seen = word_.load(std::memory_order_relaxed);
     if ((seen & written) != 0 || (seen & waited) == 0) return false;
     // In a simulation always: what an execution has left must not change the number of decisions in the next.
-    if (sched::the_scheduler.forgotten.load(std::memory_order_relaxed) == 0 && sched::steered() == nullptr) return false;
+    const bool some_left = sched::the_scheduler.forgotten.load(std::memory_order_relaxed) != 0;
+    if (!some_left && sched::steered() == nullptr) return false;
     park::runtime_section inside;
     park::lot_bucket& b = park::bucket_of(this);
     b.lock.lock();
