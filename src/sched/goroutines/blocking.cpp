@@ -127,10 +127,14 @@ void end_blocking(platform::atomic<unsigned char>& score, const blocking_entry& 
     }
     goroutine* self = m->current.load(std::memory_order_relaxed);
     self->reason.store(entry.reason_before, std::memory_order_relaxed);
-    m = enter_to_wait(m);
+    m = enter_from_call(m);
     if (DUNLIN_UNLIKELY(self->marks.traced())) note_if_traced(m, tracing::kind::call_end, self);
-    const bool slice_is_over = m->preempt_later.load(std::memory_order_relaxed) && !(self->flags & goroutine::pinned);
-    if (DUNLIN_UNLIKELY(slice_is_over)) m->preempt_later.store(false, std::memory_order_relaxed);
+    const bool slice_is_over = is_asked(m) ||
+        (m->preempt_later.load(std::memory_order_relaxed) && !(self->flags & goroutine::pinned));
+    if (DUNLIN_UNLIKELY(slice_is_over)) {
+        m->asked.store(nullptr, std::memory_order_relaxed);
+        m->preempt_later.store(false, std::memory_order_relaxed);
+    }
     leave(m);
     if (DUNLIN_UNLIKELY(slice_is_over)) yield();
 }

@@ -34,11 +34,6 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// Is the goroutine that runs here asked to give way?
-bool is_asked(const machine* m) noexcept {
-    return m->asked.load(std::memory_order_relaxed) == m->current.load(std::memory_order_relaxed);
-}
-
 // Q1 to Q3 of handshake.h. True: this machine has a processor after all. `waits`: the caller gives way if it is
 // asked to; otherwise `taken` stays raised for the next call that may wait.
 bool ask_for_it_back(machine* m, bool waits) noexcept {
@@ -165,10 +160,11 @@ static machine* get_a_processor(machine* m, bool stays) noexcept {
 }
 
 [[gnu::noinline]] machine* enter_slow(machine* m) noexcept { return get_a_processor(m, true); }
+[[gnu::noinline]] machine* enter_slow_from_call(machine* m) noexcept { return get_a_processor(m, false); }
 
 [[gnu::noinline]] machine* enter_slow_to_wait(machine* m) noexcept {
     m = get_a_processor(m, false);
-    if (!is_asked(m) || (m->current.load(std::memory_order_relaxed)->flags & goroutine::pinned)) return m;
+    if (!is_asked(m)) return m;
     m->asked.store(nullptr, std::memory_order_relaxed);
     leave(m);
     yield();

@@ -48,8 +48,9 @@ namespace dunlin::inline v0_1::sched {
 // the machine that it is on afterwards: the same one, unless no more threads are available. Called upwards, since it is
 // part of a goroutine's life: goroutines/reenter.cpp.
 machine* enter_slow(machine* m) noexcept;
-// The same for a call that may wait, and for the end of blocking(): the goroutine may be on another machine afterwards,
-// and gives way first if it has been asked to.
+// The same at the end of blocking(): the goroutine may be on another machine afterwards.
+machine* enter_slow_from_call(machine* m) noexcept;
+// The same for a call that may wait: the goroutine gives way first, if it has been asked to.
 machine* enter_slow_to_wait(machine* m) noexcept;
 
 // Fatal, in checking builds, unless m's thread is inside the runtime.
@@ -85,8 +86,12 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
     return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow(m) : m;
 }
 
-// The same at the beginning of a call that may wait, and at the end of blocking(): places where a goroutine may change
-// its thread.
+// The same at the end of blocking(), after which a goroutine may be on another thread.
+[[gnu::always_inline]] inline machine* enter_from_call(machine* m) noexcept {
+    return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow_from_call(m) : m;
+}
+
+// The same at the beginning of a call that may wait, after which it may be on another thread, too.
 [[gnu::always_inline]] inline machine* enter_to_wait(machine* m) noexcept {
     return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow_to_wait(m) : m;
 }
@@ -134,6 +139,11 @@ void raise_taken(processor* p, machine* m, const goroutine* gives_way) noexcept;
 void lower_what_asked(machine* m) noexcept;
 // Called by m inside the runtime: nothing is asked of its goroutine any more.
 void forget_what_asked(machine* m) noexcept;
+// Is the goroutine that runs on m, the caller's machine, asked to give way? In a no_preempt scope it need not.
+inline bool is_asked(const machine* m) noexcept {
+    const goroutine* self = m->current.load(std::memory_order_relaxed);
+    return m->asked.load(std::memory_order_relaxed) == self && !(self->flags & goroutine::pinned);
+}
 // Gives p to m. The caller is m itself or the only holder of p.
 void give(processor* p, machine* m) noexcept;
 
