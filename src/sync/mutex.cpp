@@ -324,7 +324,7 @@ void mutex::wait_on_thread(park::waiter& w) const noexcept {
         n.queued_ns = now_ns;
         if (since_ns == 0) since_ns = now_ns;
         n.starving = now_ns - since_ns > starving_ns;
-        w.enter_if_it_waits([&] { return limit == nullptr || limit->deadline_ns > now_ns; });
+        w.enter_if_it_waits([limit, now_ns] { return limit == nullptr || limit->deadline_ns > now_ns; });
         b.lock.lock();                                             // L3
         look_at_unlocks(b);                                         // L4
         const bool taken = was_woken ? take_as_woken(true) : take();  // L5

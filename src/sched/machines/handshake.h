@@ -98,9 +98,12 @@ inline void assert_owner([[maybe_unused]] const processor* p) noexcept {
 
 // One of the two, for a call that may wait if its arguments allow it; may_wait() is asked on the slow way only.
 template <class MayWait>
-[[gnu::always_inline]] inline machine* enter_to_wait_if(machine* m, MayWait may_wait) noexcept {
-    if (DUNLIN_LIKELY(!keep_from_takers(m))) return m;
+[[gnu::noinline, gnu::cold]] machine* enter_slow_to_wait_if(machine* m, MayWait may_wait) noexcept {
     return may_wait() ? enter_slow_to_wait(m) : enter_slow(m);
+}
+template <class MayWait>
+[[gnu::always_inline]] inline machine* enter_to_wait_if(machine* m, MayWait may_wait) noexcept {
+    return DUNLIN_UNLIKELY(keep_from_takers(m)) ? enter_slow_to_wait_if(m, may_wait) : m;
 }
 
 [[gnu::always_inline]] inline void leave(machine* m) noexcept {
