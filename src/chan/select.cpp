@@ -318,7 +318,8 @@ std::size_t selection::run(std::size_t otherwise_index) {
                 if (has_descriptor(*cases_[i])) look_at_descriptor(*cases_[i]);
             }
         }
-        sched::machine* m = enter_runtime([this, otherwise_index] { return otherwise_index == no_case && !only_looks(); });
+        sched::machine* m =
+            enter_runtime([this, otherwise_index] { return otherwise_index == no_case && !only_looks(); });
         park::wait_node* woken = nullptr;
         lock_all(m);
         std::size_t taken = take_one(m, woken);
