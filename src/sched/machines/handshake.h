@@ -144,8 +144,9 @@ void lower_what_asked(machine* m) noexcept;
 void forget_what_asked(machine* m) noexcept;
 // Is the goroutine that runs on m, the caller's machine, asked to give way? In a no_preempt scope it need not.
 inline bool is_asked(const machine* m) noexcept {
-    const goroutine* self = m->current.load(std::memory_order_relaxed);
-    return m->asked.load(std::memory_order_relaxed) == self && !(self->flags & goroutine::pinned);
+    const goroutine* asked = m->asked.load(std::memory_order_relaxed);
+    return asked != nullptr && asked == m->current.load(std::memory_order_relaxed) &&
+        !(asked->flags & goroutine::pinned);
 }
 // Gives p to m. The caller is m itself or the only holder of p.
 void give(processor* p, machine* m) noexcept;
