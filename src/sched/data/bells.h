@@ -22,7 +22,8 @@ struct monitor_words {
     platform::atomic<std::uint32_t> looks{0};        // raised as a round's looks begin, and as they end: odd meanwhile
     platform::atomic<bool> lost_late{false};         // set by a goroutine's thread when its state is "frozen"
     platform::atomic<bool> dump_called_for{false};   // set by a signal handler
-    // of the thread that has stopped all processors; 0: not all are stopped yet. A hint
+    // Of the thread that has stopped all processors; 0: not all are stopped yet. Relaxed: with an old one the preempted
+    // goroutines are let go sooner than need be.
     platform::atomic<pid_t> stopper{0};
 };
 DUNLIN_HIDDEN extern monitor_words monitor_bell;
@@ -85,8 +86,9 @@ struct maker_words {
     platform::atomic<bool> failed{false};              // the last attempt
     platform::atomic<void (*)()> print{nullptr};
     platform::atomic<unsigned> threads{0};
-    platform::atomic<pid_t> tid{0};                    // of its thread; written before `makings`
-    // raised by it when it begins to make threads, and when it has done so: odd meanwhile. A hint for the monitor
+    platform::atomic<pid_t> tid{0};                    // of its thread; published by `makings`
+    // raised by it when it begins to make threads, and when it has done so: odd meanwhile. Release pairs with the
+    // acquire in look_at_maker(), which would else ask for thread 0
     platform::atomic<std::uint32_t> makings{0};
 };
 DUNLIN_HIDDEN extern maker_words maker_bell;

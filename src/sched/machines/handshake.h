@@ -136,7 +136,8 @@ inline void give_back_locked(processor* p, machine* m) noexcept {
     m->taken.store(0, std::memory_order_release);  // pairs with the acquire of E3
 }
 // Raises m's `taken` as long as m has p: its next entry is a slow one (Asking). By compare-and-swap, since a simulation
-// may steer m. `gives_way`: the goroutine that is to give way in its next call that may wait; null: none.
+// may steer m. `gives_way`: the goroutine that is to give way in its next call that may wait; null: none. All relaxed:
+// m sees `asked` once it has had the same lock, and a request that it misses ends with its processor taken.
 void raise_taken(processor* p, machine* m, const goroutine* gives_way) noexcept;
 // Called by m inside the runtime, with the lock of the processor that it has: no taker has raised `taken`.
 void lower_what_asked(machine* m) noexcept;

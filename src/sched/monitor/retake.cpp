@@ -286,7 +286,7 @@ bool may_give_way(processor* p, machine* m, const goroutine* g, std::int64_t sli
         raise_taken(p, m, g);
         // Else it would yield to none of them: yield() chooses among what is in a queue.
         const bool only_preempted_wait = o.runnable == 0 && !timer_is_due(p, o.now_ns);
-        if (o.turn_is_due || only_preempted_wait) {
+        if (std::exchange(o.turn_is_due, false) || only_preempted_wait) {
             p->slice.store(slice_state::preempted_turn, std::memory_order_relaxed);
         } else {
             end_slice(p);
@@ -424,6 +424,7 @@ void tell_whose_turn(outlook& o) noexcept {
         if (m == nullptr || m->resumed_ns != 0) continue;
         p->slice.store(slice_state::preempted_turn, std::memory_order_relaxed);
         o.effect = true;
+        o.turn_is_due = false;
         return;
     }
 }
@@ -597,7 +598,7 @@ std::int64_t making_since_ns = 0, making_patience_ns = 0;
 // idle machine nothing but preempted goroutines gets a processor meanwhile, and the holder's turn may be far away.
 void look_at_maker(std::int64_t now) noexcept {
     const scheduler& s = the_scheduler;
-    const std::uint32_t makings = maker_bell.makings.load(std::memory_order_relaxed);
+    const std::uint32_t makings = maker_bell.makings.load(std::memory_order_acquire);
     if (makings != makings_seen || makings % 2 == 0) {
         makings_seen = makings;
         making_since_ns = now;

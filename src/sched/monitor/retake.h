@@ -17,7 +17,7 @@ struct outlook {
                                     // stuck
     bool effect = false;            // something was done: the next round comes soon
     bool on_loan = false;           // a processor was lent, and its new machine polls descriptors
-    bool turn_is_due = false;       // preempted goroutines have waited for their share of the time
+    bool turn_is_due = false;       // preempted goroutines' share of the time is due, and no processor was told
     bool stuck = false;             // a processor makes no progress although goroutines wait: the next round comes soon
     bool only_hogs = false;         // no processor makes progress, only preempted goroutines wait for one, and no
                                     // goroutine computes without a processor

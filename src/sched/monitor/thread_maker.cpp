@@ -165,9 +165,9 @@ void maker_main(void*) {
             the_scheduler.yet_to_look.fetch_add(0, std::memory_order_acq_rel) != 0) {
             continue;
         }
-        k.makings.fetch_add(1, std::memory_order_relaxed);
+        k.makings.fetch_add(1, std::memory_order_release);
         const bool made = make_enough();
-        k.makings.fetch_add(1, std::memory_order_relaxed);
+        k.makings.fetch_add(1, std::memory_order_release);
         k.failed.store(!made, std::memory_order_relaxed);
         if (made) continue;
         stalls.look(platform::real_now_ns());
