@@ -46,6 +46,15 @@ inline bool interrupts_alternate_stack(const void* handler_context) noexcept {
     return sp - reinterpret_cast<std::uintptr_t>(context->uc_stack.ss_sp) < context->uc_stack.ss_size;
 }
 
+// How far above the word through which a handler returns the kernel has stored the stack pointer of what the handler
+// has interrupted; 0 where the word is not a part of the kernel's frame.
+inline constexpr std::size_t saved_sp_above_return =
+#if defined(__x86_64__)
+    sizeof(void*) + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs) + REG_RSP * sizeof(greg_t);
+#elif defined(__aarch64__)
+    0;
+#endif
+
 // How much of the alternate stack the calling handler has left, if it runs there; else more than any handler needs.
 inline std::size_t room_on_signal_stack(const void* handler_context) noexcept {
     const stack_t& s = static_cast<const ucontext_t*>(handler_context)->uc_stack;

@@ -28,17 +28,32 @@ platform::atomic<const void*> handlers_return_to{nullptr};
     return false;
 }
 
-// The same for a stack that the program has made, whose end is not known: looks as far up as the frames of a handler
-// may reach. The kernel reads it, which stops where nothing is mapped. In small pieces, as this may run on a signal
-// stack of the program's own.
-[[gnu::noinline]] bool has_word_above(std::uintptr_t sp, std::uintptr_t word) noexcept {
-    constexpr std::uintptr_t far = 64 << 10;
+// How far above the stack pointer the frames of a handler may reach.
+constexpr std::uintptr_t far = 64 << 10;
+
+// A word on a stack that the program has made, whose end is not known: what lies above it may be another stack, with
+// what handlers have left there. They have interrupted code of that stack.
+bool is_of_this_stack(std::uintptr_t at) noexcept {
+    if (stack::saved_sp_above_return == 0) return true;
+    std::uintptr_t saved_sp = 0;
+    const std::uintptr_t from = at + stack::saved_sp_above_return;
+    return platform::read_own_memory(from, &saved_sp, sizeof saved_sp) == sizeof saved_sp && saved_sp - at < far;
+}
+
+// The same for such a stack. The kernel reads it, which stops where nothing is mapped. In small pieces, as this may run
+// on a signal stack of the program's own.
+[[gnu::noinline]] bool has_frame_above(std::uintptr_t sp, std::uintptr_t word) noexcept {
+    // ThreadSanitizer runs all handlers with all signals blocked, and calls them itself: the kernel's frame is not
+    // there
+    if (stack::thread_sanitizing) return false;
     std::uintptr_t piece[64];
     for (const std::uintptr_t end = sp + far; sp < end; sp += sizeof piece) {
         const long n = platform::read_own_memory(sp, piece, sizeof piece);
         if (n <= 0) return n != -EFAULT && n < 0;  // it cannot be read: to be careful
         const auto words = static_cast<std::size_t>(n) / sizeof word;
-        if (has_word(piece, piece + words, word)) return true;
+        for (std::size_t i = 0; i < words; ++i) {
+            if (piece[i] == word && is_of_this_stack(sp + i * sizeof word)) return true;
+        }
         if (words != std::size(piece)) return false;
     }
     return false;
@@ -59,7 +74,7 @@ bool interrupts_program_handler(const machine* m, const void* context) noexcept 
     const std::uintptr_t sp = (stack::interrupted_sp(context) + word - 1) & ~(word - 1);
     const std::uintptr_t low = reinterpret_cast<std::uintptr_t>(g->stack->low());
     const auto returns_to = reinterpret_cast<std::uintptr_t>(handlers_return_to.load(std::memory_order_relaxed));
-    if (sp < low || sp - low >= g->stack->usable()) return has_word_above(sp, returns_to);
+    if (sp < low || sp - low >= g->stack->usable()) return has_frame_above(sp, returns_to);
     return has_word(reinterpret_cast<const std::uintptr_t*>(sp),
         reinterpret_cast<const std::uintptr_t*>(g->stack->top), returns_to);
 }
