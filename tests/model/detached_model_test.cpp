@@ -1,6 +1,6 @@
 // detached_model_test.cpp - a goroutine goes on without its processor: taken by the monitor, it meets the handler of
 // the preemption signal, a processor that is given to it, and its own next call into the runtime
-// (sched/monitor/retake.cpp, preempt.cpp, reenter.cpp), in every interleaving.
+// (sched/monitor/detached.cpp, preempt.cpp, reenter.cpp), in every interleaving.
 //
 // m0        runs the goroutine: it computes, where the signal's handler may run at any moment, and calls into the
 //           runtime.

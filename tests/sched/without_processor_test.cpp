@@ -1,5 +1,5 @@
 // Goroutines that compute without a processor are stopped, however many there are and however little CPU time each of
-// them gets (look_at_detached() in sched/monitor/retake.cpp).
+// them gets (look_at_detached() in sched/monitor/detached.cpp).
 #include <algorithm>
 #include <atomic>
 #include <future>

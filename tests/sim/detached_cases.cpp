@@ -69,7 +69,7 @@ parts& make_parts(explorer::scenario& s) {
     return all;
 }
 
-// As give_back() in retake.cpp: under the lock, if it is detached still.
+// As give_back() in detached.cpp: under the lock, if it is detached still.
 void give_back(parts& all) {
     sched::scheduler& s = the_scheduler;
     s.lock.lock();

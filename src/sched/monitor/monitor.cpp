@@ -40,6 +40,7 @@
 #include "sched/machines/machine.h"
 #include "sched/machines/starved.h"
 #include "sched/machines/wake.h"
+#include "sched/monitor/detached.h"
 #include "sched/monitor/retake.h"
 #include "sched/monitor/thread_maker.h"
 #include "sched/preempt/freeze.h"

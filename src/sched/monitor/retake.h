@@ -1,10 +1,17 @@
-// retake.h - the monitor looks at every processor and every detached machine, and moves processors to where they are of
-// use.
+// retake.h - the monitor looks at every processor, and moves those that are of no use where they are.
 #pragma once
 
 #include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::sched {
+
+inline constexpr std::int64_t shortest_look_ns = 1'000'000;
+// CPU time that tells a thread that computes from one that makes calls
+inline constexpr std::int64_t computing_ns = 200'000;
+// after a stop was refused, at a place where the goroutine must not be stopped
+inline constexpr std::int64_t ask_again_ns = 500'000;
+// for a thread that sleeps inside the runtime, perhaps for a lock that a preempted goroutine holds
+inline constexpr std::int64_t runtime_patience_ns = 10'000'000;
 
 // What the monitor has found in this round.
 struct outlook {
@@ -31,8 +38,5 @@ struct outlook {
 
 // One look at every processor: slices, blocking calls, threads that sleep in the kernel, goroutines that compute.
 void look_at_processors(outlook& o) noexcept;
-
-// One look at the threads that run without a processor.
-void look_at_detached_machines(outlook& o) noexcept;
 
 }  // namespace dunlin::sched

@@ -21,7 +21,7 @@ namespace dunlin::inline v0_1::sched {
 
 namespace {
 
-// After 5 ms the monitor lets all preempted goroutines go on (retake.cpp).
+// After 5 ms the monitor lets all preempted goroutines go on (detached.cpp).
 constexpr std::int64_t patience_ns = 4'000'000;
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
