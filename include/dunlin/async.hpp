@@ -100,7 +100,8 @@ struct async_result<F, Args...> : std::type_identity<void> {};  // a static_asse
 /// Order     Everything before the call happens before f; everything that f does happens before the return of the
 ///           waits.
 /// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither of the two, or
-///           a null function; what copying throws. The future's get() throws goroutine_exited if f calls
+///           a null pointer to a function; what copying throws. The future's get() throws
+///           std::bad_function_call for an empty std::function, goroutine_exited if f calls
 ///           exit_goroutine(), and std::future_error, broken_promise, if a deferred f ends its plain thread.
 /// Call from Goroutines and plain threads.
 //
@@ -114,7 +115,7 @@ template <class F, class... Args>
     if constexpr (detail::fits<F, Args...>) {
         using result = typename detail::async_result<F, Args...>::type;
         using call = detail::call_of<F, Args...>;
-        detail::check_function(f, "dunlin::async");
+        detail::check_function_as_std(f, "dunlin::async");
         if ((policy & launch::async) == launch::async) {
             using frame = detail::async_frame<result, detail::call_of_any_alignment<call>>;
             auto state = std::make_unique<detail::future_state<result>>(frame::wait_and_destroy);

@@ -20,9 +20,11 @@
 
 namespace dunlin::inline v0_1 {
 
+using std::future_category;
 using std::future_errc;
 using std::future_error;
 using std::future_status;
+using std::make_error_code;
 
 template <class T>
 class shared_future;
@@ -306,7 +308,6 @@ public:
     }
 
     void swap(promise& other) noexcept { this->swap_with(other); }
-    friend void swap(promise& a, promise& b) noexcept { a.swap(b); }
 };
 
 template <>
@@ -318,8 +319,12 @@ public:
     void set_value_at_thread_exit() { set(true); }
 
     void swap(promise& other) noexcept { swap_with(other); }
-    friend void swap(promise& a, promise& b) noexcept { a.swap(b); }
 };
+
+template <class T>
+void swap(promise<T>& a, promise<T>& b) noexcept {
+    a.swap(b);
+}
 
 }  // namespace dunlin
 

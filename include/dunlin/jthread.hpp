@@ -147,7 +147,7 @@ private:
 
     template <class F, class... Args>
     [[gnu::always_inline]] void start(const go_options* options, F&& f, Args&&... args) {
-        detail::check_function(f, "dunlin::jthread");
+        detail::check_function_as_std(f, "dunlin::jthread");
         if constexpr (detail::fits<F, std::stop_token, Args...>) {
             launch<detail::call_of<F, std::stop_token, Args...>>(
                 options, std::forward<F>(f), stop_.get_token(), std::forward<Args>(args)...);

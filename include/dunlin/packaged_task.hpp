@@ -46,22 +46,20 @@ private:
 // R(Args...) of an operator() that is not overloaded, for deduction.
 template <class MemberFunction>
 struct call_signature;
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...)> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) const> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) &> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) const&> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) noexcept> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) const noexcept> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) & noexcept> : std::type_identity<R(A...)> {};
-template <class R, class C, class... A>
-struct call_signature<R (C::*)(A...) const & noexcept> : std::type_identity<R(A...)> {};
+#define DUNLIN_CALL_SIGNATURE(qualifiers)                                  \
+    template <class R, class C, class... A>                                \
+    struct call_signature<R (C::*)(A...) qualifiers> : std::type_identity<R(A...)> {}; \
+    template <class R, class C, class... A>  \
+    struct call_signature<R (C::*)(A...) qualifiers noexcept> : std::type_identity<R(A...)> {}
+DUNLIN_CALL_SIGNATURE();
+DUNLIN_CALL_SIGNATURE(const);
+DUNLIN_CALL_SIGNATURE(volatile);
+DUNLIN_CALL_SIGNATURE(const volatile);
+DUNLIN_CALL_SIGNATURE(&);
+DUNLIN_CALL_SIGNATURE(const &);
+DUNLIN_CALL_SIGNATURE(volatile &);
+DUNLIN_CALL_SIGNATURE(const volatile &);
+#undef DUNLIN_CALL_SIGNATURE
 
 }  // namespace detail
 
@@ -72,7 +70,8 @@ class packaged_task;
 /// goroutine at a time may use it; it may be destroyed as soon as its future is ready, even while the call has not
 /// returned yet. To run a function in a goroutine of its own, spawn() is simpler.
 ///
-/// Throws    Constructor: std::bad_alloc, what copying f throws; std::invalid_argument if f is a null function.
+/// Throws    Constructor: std::bad_alloc, what copying f throws; std::invalid_argument if f is a null pointer to a
+///           function.
 template <class R, class... Args>
 class packaged_task<R(Args...)> {
 public:
@@ -83,7 +82,7 @@ public:
         requires(!std::same_as<std::remove_cvref_t<F>, packaged_task> &&
                     std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
     explicit packaged_task(F&& f)
-        : function_((detail::check_function(f, "dunlin::packaged_task"),
+        : function_((detail::check_function_as_std(f, "dunlin::packaged_task"),
               std::make_unique<detail::packaged_function_of<std::decay_t<F>, R, Args...>>(
                   std::in_place, std::forward<F>(f)))),
           result_(new detail::future_state<R>) {}
@@ -127,12 +126,16 @@ public:
         function_.swap(other.function_);
         result_.swap(other.result_);
     }
-    friend void swap(packaged_task& a, packaged_task& b) noexcept { a.swap(b); }
 
 private:
     std::unique_ptr<detail::packaged_function<R, Args...>> function_;
     detail::result_source<R> result_;
 };
+
+template <class R, class... Args>
+void swap(packaged_task<R(Args...)>& a, packaged_task<R(Args...)>& b) noexcept {
+    a.swap(b);
+}
 
 template <class R, class... Args>
 packaged_task(R (*)(Args...)) -> packaged_task<R(Args...)>;

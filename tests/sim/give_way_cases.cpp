@@ -10,13 +10,6 @@ namespace {
 using namespace dunlin;
 using namespace dunlin::sim_cases;
 
-// What is asked is a hint: under cxx it may stay unseen for longer than the monitor waits.
-std::vector<explorer::options> seen_in_time(std::size_t executions) {
-    std::vector<explorer::options> runs = punctually(executions);
-    std::erase_if(runs, [](const explorer::options& o) { return o.model == explorer::memory::cxx; });
-    return runs;
-}
-
 const add gives_way{"give_way/in_a_send", seen_in_time(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     explorer::prepared();
     const auto taken = [] { return as_it_stands([] { return sched::the_scheduler.hand_offs.from_hogs.get(); }); };

@@ -13,12 +13,22 @@ using namespace dunlin::sim_cases;
 // The monitor's next look at the lender is 0.2 ms after it has taken the processor: what it gives comes later.
 constexpr std::int64_t at_once = 100 * us;
 
-const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+// There are threads to lend to afterwards.
+void make_threads() {
     wait_group g;
     for (int k = 0; k < 3; ++k) {
-        g.go([] { blocking([] { explorer::sleep_in_kernel(2 * ms); }); });  // there are threads to lend to afterwards
+        g.go([] { blocking([] { explorer::sleep_in_kernel(2 * ms); }); });
     }
     g.wait();
+}
+
+void compute_until(std::int64_t when) {
+    while (platform::now_ns() < when) explorer::compute(10 * us);
+}
+
+const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    make_threads();
+    wait_group g;
     platform::atomic<bool> woken{false};
     g.go([&woken] {
         sleep_for(std::chrono::milliseconds(4));
@@ -43,6 +53,47 @@ const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 
     explorer::require(times_lent() != lent_before, "nothing was lent");
     explorer::require(woken_at != 0, "a sleeper waits for a processor that is of no use where it is");
     g.wait();
+}})};
+
+// The borrower's machine would have seen the next timer, and sleeps when it has given the processor back. The monitor
+// sleeps until 0.2 ms after it has lent it, if it is not called.
+const add watched{"lend/watched_afterwards", punctually(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    make_threads();
+    std::int64_t lasted = 0;
+    wait_group g;
+    g.go([&lasted] {
+        sleep_for(std::chrono::milliseconds(4));
+        const std::int64_t first = platform::now_ns();
+        sleep_for(std::chrono::microseconds(20));
+        lasted = platform::now_ns() - first;
+    });
+    yield();
+    explorer::prepared();
+    compute_until(platform::now_ns() + 8 * ms);
+    g.wait();
+    explorer::require(lasted != 0 && lasted < 20 * us + sched::lend_ns + 50 * us,
+        "nobody watches the timers when what was lent has been given back");
+}})};
+
+// A borrower that computes is found out at the second look, 0.1 ms after the loan is over, and lends in its turn.
+const add computes{"lend/to_one_that_computes", seen_in_time(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
+    make_threads();
+    std::int64_t late = 0;
+    wait_group g;
+    const std::int64_t begin = platform::now_ns();
+    g.go([] {
+        sleep_for(std::chrono::milliseconds(4));
+        compute_until(platform::now_ns() + 3 * ms);
+    });
+    g.go([&late, begin] {
+        sleep_for(std::chrono::microseconds(4400));
+        late = platform::now_ns() - begin - 4400 * us;
+    });
+    yield();
+    explorer::prepared();
+    compute_until(platform::now_ns() + 8 * ms);
+    g.wait();
+    explorer::require(late < 500 * us, "a borrower that computes is not found out");
 }})};
 
 }  // namespace

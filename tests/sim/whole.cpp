@@ -87,6 +87,12 @@ std::vector<explorer::options> punctually(std::size_t executions) {
     return runs;
 }
 
+std::vector<explorer::options> seen_in_time(std::size_t executions) {
+    std::vector<explorer::options> runs = punctually(executions);
+    std::erase_if(runs, [](const explorer::options& o) { return o.model == explorer::memory::cxx; });
+    return runs;
+}
+
 void let_plain_threads_begin() {
     begun.store(1);
     platform::futex_wake(begun, 1 << 20);

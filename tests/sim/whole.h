@@ -62,5 +62,7 @@ std::vector<explorer::options> drawn(std::size_t executions, std::size_t max_ste
 // The same where no thread is kept from its CPU for long: what the runtime does on time is on time, and what only the
 // monitor's next round puts right is late.
 std::vector<explorer::options> punctually(std::size_t executions);
+// Without cxx, under which a hint may stay unseen for longer than the monitor waits.
+std::vector<explorer::options> seen_in_time(std::size_t executions);
 
 }  // namespace dunlin::sim_cases

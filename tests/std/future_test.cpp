@@ -99,6 +99,12 @@ TEST_P(Promise, OfEveryKindToAWaiter) {
 }
 
 TEST_P(Promise, ErrorsOfBothSides) {
+    EXPECT_EQ(dunlin::make_error_code(future_errc::no_state).category(), dunlin::future_category());
+    dunlin::promise<void> kept, spare;
+    auto done = kept.get_future();
+    dunlin::swap(kept, spare);
+    spare.set_value();
+    done.get();
     inside([] {
         dunlin::promise<int> p;
         auto f = p.get_future();
@@ -389,11 +395,54 @@ TEST_P(PackagedTask, HasTheStandardsStatesAndErrors) {
         none.reset();
         expect_code(future_errc::broken_promise, [&] { third.get(); });
         auto fourth = none.get_future();
-        swap(none, t);
+        dunlin::swap(none, t);
         { const task gone = std::move(t); }
         expect_code(future_errc::broken_promise, [&] { fourth.get(); });
     });
 }
+
+// Null in every way in which that can be asked, and callable.
+struct null_and_callable {
+    explicit operator bool() const { return false; }
+    bool operator==(std::nullptr_t) const { return true; }
+    int operator()() const { return -1; }
+};
+
+TEST_P(PackagedTask, AndAsyncCallWhatIsNullIfItCanBeCalled) {
+    inside([] {
+        const std::function<int()> empty;
+        dunlin::packaged_task<int()> task(empty), callable{null_and_callable()};
+        auto of_task = task.get_future(), of_callable = callable.get_future();
+        task();
+        callable();
+        EXPECT_THROW(of_task.get(), std::bad_function_call);
+        EXPECT_EQ(of_callable.get(), -1);
+        for (const auto policy : {std::launch::async, std::launch::deferred}) {
+            EXPECT_THROW(dunlin::async(policy, empty).get(), std::bad_function_call);
+            EXPECT_EQ(dunlin::async(policy, null_and_callable()).get(), -1);
+        }
+    });
+}
+
+#define DUNLIN_QUALIFIED(qualifiers)                                                                        \
+    {                                                                                                       \
+        struct f {                                                                                          \
+            int operator()(int n) qualifiers { return n; }                                                  \
+        };                                                                                                  \
+        static_assert(                                                                                      \
+            std::is_same_v<decltype(dunlin::packaged_task(std::declval<f>())), dunlin::packaged_task<int(int)>>); \
+    }
+
+TEST_P(PackagedTask, IsDeducedFromEveryQualifiedCall) {
+    DUNLIN_QUALIFIED()
+    DUNLIN_QUALIFIED(const)
+    DUNLIN_QUALIFIED(volatile)
+    DUNLIN_QUALIFIED(const volatile)
+    DUNLIN_QUALIFIED(&)
+    DUNLIN_QUALIFIED(const volatile& noexcept)
+    DUNLIN_QUALIFIED(volatile noexcept)
+}
+#undef DUNLIN_QUALIFIED
 
 // The future may be the signal that the task is not needed any more.
 TEST_P(PackagedTask, MayBeDestroyedAsSoonAsItIsReady) {

@@ -89,6 +89,20 @@ void check_function(const F& f, const char* operation) {
     if (is_null_function(f)) throw_null_function(operation);
 }
 
+// To call a null function of these types is undefined.
+template <class D>
+inline constexpr bool must_not_be_null = std::is_pointer_v<D> || std::is_member_pointer_v<D>;
+#if defined(__cpp_lib_move_only_function)
+template <class... Signature>
+inline constexpr bool must_not_be_null<std::move_only_function<Signature...>> = true;
+#endif
+
+// The same where std says what comes of others: to call an empty std::function throws.
+template <class F>
+void check_function_as_std(const F& f, const char* operation) {
+    if constexpr (must_not_be_null<std::remove_cvref_t<F>>) check_function(f, operation);
+}
+
 // f and its arguments, decay-copied as by std::thread.
 template <class F, class... Args>
 class bound_call {

@@ -35,6 +35,7 @@ struct monitor_notes {
     // It was asked to give way (retake.cpp, Asking); when its processor is taken if it has not.
     bool asked = false;
     std::int64_t take_ns = 0;
+    bool lent = false;                          // since the last look: a borrower has it, or had it
     bool spins = false;                         // its goroutine was stopped where it waited in a loop, and has been
                                                 // resumed
     std::int64_t sampled_ns = 0;

@@ -60,10 +60,9 @@ inline constexpr std::uint32_t global_batch_max = 128;
 inline constexpr unsigned id_batch = 64;
 inline constexpr std::int64_t slice_ns = 10'000'000;
 inline constexpr std::int64_t spin_slice_ns = 200'000;     // of a goroutine that waits in a loop for a lock
-// A goroutine that computes has its processor for at least this long in each slice before the processor is lent to
-// goroutines that were just woken; these may have it for this long before the lender is stopped (retake.cpp,
-// Lending).
-inline constexpr std::int64_t lend_ns = 200'000;
+// A goroutine that computes has its processor for at least lend_ns in each slice before the processor is lent to
+// goroutines that were just woken; these may have it for loan_ns before the lender is stopped (retake.cpp, Lending).
+inline constexpr std::int64_t lend_ns = 100'000, loan_ns = 200'000;
 // a goroutine that computes has at least this long before one that was just woken takes its place
 inline constexpr std::int64_t short_slice_ns = 1'000'000;
 inline constexpr std::size_t inline_frame_bytes = 64;

@@ -10,7 +10,7 @@
 //                                        that the monitor may sleep)
 //              asleep in the kernel      (/proc/self/task/TID/syscall says so) the same, at the first look
 //              computing                 taken when the goroutine has computed for 10 ms while another waits; lent as
-//                                        soon as it has had the processor for 0.2 ms if another has just been woken: by
+//                                        soon as it has had the processor for 0.1 ms if another has just been woken: by
 //                                        a timer that is due here, or from outside while all processors were stuck
 //            The processor is taken through the handshake of handshake.h: without a signal, without the thread's help.
 //            The thread goes on as a detached machine (detached.h).
@@ -27,10 +27,11 @@
 //            signal and to wake it again. So the processor is taken as usual, for an idle machine, and the lender's
 //            thread goes on computing: the kernel schedules the two. When the borrower finds nothing more to run, it
 //            gives the processor back (return_to_lender, find_work.cpp) before preempted goroutines have a turn, and
-//            neither thread has slept for it. After 0.2 ms the loan is over: the next look asks the lender's
+//            neither thread has slept for it. It calls the monitor, which watches descriptors and timers from then on:
+//            the borrower did, and the lender does not. After 0.2 ms the loan is over: the next look asks the lender's
 //            thread to stop, and its goroutine is owed the rest of its slice, as one that was stopped early. So there
-//            are more executing goroutines than processors for 0.2 ms at most, and a goroutine that computes has at
-//            least half of the time: it keeps the processor for as long before it is lent again. Without an idle
+//            are more executing goroutines than processors for 0.2 ms at most. A goroutine that computes keeps the
+//            processor for 0.1 ms before it is lent again. Without an idle
 //            machine nothing is lent, and the slice is 1 ms. Why the borrower may give the processor back: `detached`
 //            and `borrower` say where the lender's thread is, and `detached` is cleared under the scheduler lock only.
 //            If `detached` is clear, the thread has come to the runtime, or is stopped in the handler, and has been or
@@ -68,6 +69,7 @@ constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t blocking_grace_ns = 20'000;
 constexpr std::int64_t asleep_grace_ns = 100'000;
 constexpr std::int64_t next_sleeper_ns = 50'000;
+constexpr std::int64_t borrower_grace_ns = 100'000;  // by then it has polled, or computes itself
 // Less than the longest round: a call that lasts is noticed in the next long round, or in the second short one.
 constexpr std::int64_t longest_trust_ns = 7 * ms;
 constexpr std::int64_t thread_made_ns = 150'000;     // mostly, another thread has been made by then
@@ -304,6 +306,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
     if (!take(p, m, early ? age : 0, lends ? tracing::taking::lent : tracing::taking::from_hog)) return;
     if (n.asked) m->asked.store(nullptr, std::memory_order_relaxed);
     p->lender = lends ? m : nullptr;
+    n.lent = lends;
     s.hand_offs.from_hogs.add();
     if (early) s.hand_offs.urgent.add();
     o.effect = true;
@@ -314,7 +317,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         m->notes.sleeps = n.sampled_sleeps;
     }
     if (lends) {
-        m->notes.next_look_ns = o.now_ns + lend_ns;
+        m->notes.next_look_ns = o.now_ns + loan_ns;
         o.look_again_at(m->notes.next_look_ns);
         o.on_loan = true;
     } else if (stoppable) {
@@ -357,7 +360,10 @@ void look_at(processor* p, outlook& o) noexcept {
     const std::uint64_t progress = progress_of(p);
     monitor_notes& n = p->notes;
     if (m == nullptr || m != n.owner || progress != n.progress) {
-        if (!begin_notes(p, m, progress, o.now_ns)) return look_again_if_it_waits(n, m, o);
+        if (!begin_notes(p, m, progress, o.now_ns)) {
+            if (std::exchange(n.lent, false)) o.look_again_at(o.now_ns + borrower_grace_ns);
+            return look_again_if_it_waits(n, m, o);
+        }
     }
     const goroutine* g = m->current.load(std::memory_order_acquire);
     if (g == nullptr) return;  // the machine searches

@@ -295,6 +295,8 @@ bool return_to_lender(machine* m) noexcept {
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();
+    // What this machine would have seen, had it gone on searching, is now for the monitor to see.
+    if (may && (s.events->has_waiters() || s.events->next_deadline(p) != 0)) hurry_monitor();
     return may;
 }
 
