@@ -13,6 +13,7 @@
 #include <dunlin/net.hpp>
 
 #include "platform/clock.h"
+#include "sched/data/bells.h"
 #include "support/runtime_test.h"
 
 using namespace std::chrono_literals;
@@ -40,6 +41,7 @@ protected:
     // check every answer. How long each took, ns.
     std::vector<std::int64_t> answer_beside_hogs(int threads, int messages, int longest_gap_us) {
         const dunlin::runtime::hand_off_stats before = dunlin::runtime::stats().hand_offs;
+        const std::uint32_t calls_before = dunlin::sched::monitor_bell.call_word;
         std::vector<std::vector<std::int64_t>> took(static_cast<std::size_t>(threads));
         run([&] {
             dunlin::net::listener listener = dunlin::net::listen("tcp", "127.0.0.1:0");
@@ -89,6 +91,7 @@ protected:
         const dunlin::runtime::hand_off_stats after = dunlin::runtime::stats().hand_offs;
         given_back_ = after.given_back - before.given_back;
         signals_ = after.signals - before.signals;
+        calls_ = dunlin::sched::monitor_bell.call_word - calls_before;
         RecordProperty("given_back", std::to_string(given_back_));
         RecordProperty("signals", std::to_string(signals_));
         std::vector<std::int64_t> all;
@@ -99,7 +102,7 @@ protected:
 
     static std::int64_t platform_now() { return dunlin::platform::now_ns(); }
 
-    std::uint64_t given_back_ = 0, signals_ = 0;
+    std::uint64_t given_back_ = 0, signals_ = 0, calls_ = 0;
 };
 
 EACH_P(Lend);
@@ -121,6 +124,7 @@ TEST_P(Lend, AnAnswerDoesNotWaitForTheMonitorsNextRound) {
     EXPECT_LT(took[took.size() / 2], 800'000) << "ns, the median";
     EXPECT_GT(given_back_, took.size() / 2);
     EXPECT_LT(signals_, took.size() / 2);
+    EXPECT_GE(calls_, given_back_ * 9 / 10) << "the monitor is called to watch the descriptors again";
 }
 
 }  // namespace

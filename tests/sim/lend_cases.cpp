@@ -55,26 +55,6 @@ const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 
     g.wait();
 }})};
 
-// The borrower's machine would have seen the next timer, and sleeps when it has given the processor back. The monitor
-// sleeps until 0.2 ms after it has lent it, if it is not called.
-const add watched{"lend/watched_afterwards", punctually(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
-    make_threads();
-    std::int64_t lasted = 0;
-    wait_group g;
-    g.go([&lasted] {
-        sleep_for(std::chrono::milliseconds(4));
-        const std::int64_t first = platform::now_ns();
-        sleep_for(std::chrono::microseconds(20));
-        lasted = platform::now_ns() - first;
-    });
-    yield();
-    explorer::prepared();
-    compute_until(platform::now_ns() + 8 * ms);
-    g.wait();
-    explorer::require(lasted != 0 && lasted < 20 * us + sched::lend_ns + 50 * us,
-        "nobody watches the timers when what was lent has been given back");
-}})};
-
 // A borrower that computes is found out at the second look, 0.1 ms after the loan is over, and lends in its turn.
 const add computes{"lend/to_one_that_computes", seen_in_time(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     make_threads();

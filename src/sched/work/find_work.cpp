@@ -295,8 +295,9 @@ bool return_to_lender(machine* m) noexcept {
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();
-    // What this machine would have seen, had it gone on searching, is now for the monitor to see.
-    if (may && (s.events->has_waiters() || s.events->next_deadline(p) != 0)) hurry_monitor();
+    // This machine would have polled; now the monitor is to sleep in the poller. It is not called for timers: a thread
+    // that wakes so soon again may have to wait for the kernel's next tick (docs/decisions/046).
+    if (may && s.events->has_waiters()) hurry_monitor();
     return may;
 }
 
