@@ -64,7 +64,7 @@ void stop_detached(machine* m, std::int64_t computed, outlook& o) noexcept {
     if (computed < computing_ns) return look_later(n, o.now_ns, longest_stop_wait_ns);
     ask_to_stop(m);
     if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
-    n.next_look_ns = o.now_ns + ask_again_ns;
+    n.next_look_ns = o.now_ns + stop_again_ns;
     o.look_again_at(n.next_look_ns);
 }
 

@@ -321,7 +321,7 @@ void look_at_computing(processor* p, machine* m, const goroutine* g, outlook& o)
         o.look_again_at(m->notes.next_look_ns);
         o.on_loan = true;
     } else if (stoppable) {
-        m->notes.next_look_ns = o.now_ns + ask_again_ns;
+        m->notes.next_look_ns = o.now_ns + stop_again_ns;
         ask_to_stop(m);
         wait_until_stopped(m);
         // Relaxed: a hint. Both are visible after the acquire in wait_until_stopped(), unless that waited in vain; then

@@ -9,7 +9,7 @@ inline constexpr std::int64_t shortest_look_ns = 1'000'000;
 // CPU time that tells a thread that computes from one that makes calls
 inline constexpr std::int64_t computing_ns = 200'000;
 // after a stop was refused, at a place where the goroutine must not be stopped
-inline constexpr std::int64_t ask_again_ns = 500'000;
+inline constexpr std::int64_t stop_again_ns = 500'000;
 // for a thread that sleeps inside the runtime, perhaps for a lock that a preempted goroutine holds
 inline constexpr std::int64_t runtime_patience_ns = 10'000'000;
 
