@@ -372,8 +372,8 @@ private:
     explicit cancellable(detail::chan_handle node) noexcept : context(std::move(node)) {}
 };
 
-/// Derived from `parent`, and cancelled with it or by its cancel function, whichever comes first: with it means that
-/// both are done when the parent's cancel function returns; at its deadline the parent is done a moment before.
+/// Derived from `parent`, and cancelled with it or by its cancel function, whichever comes first. When the parent's
+/// cancel function returns, both are done; at its own deadline the parent is done a moment earlier.
 /// Throws std::bad_alloc. Cost: one allocation. The context ends with its last handle, and then leaves the tree.
 inline cancellable context::with_cancel(const context& parent) {
     return cancellable(detail::make_cancel_node(parent.node_));

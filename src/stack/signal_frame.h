@@ -46,13 +46,14 @@ inline bool interrupts_alternate_stack(const void* handler_context) noexcept {
     return sp - reinterpret_cast<std::uintptr_t>(context->uc_stack.ss_sp) < context->uc_stack.ss_size;
 }
 
-// How far above the word through which a handler returns the kernel has stored the stack pointer of what the handler
-// has interrupted; 0 where the word is not a part of the kernel's frame.
-inline constexpr std::size_t saved_sp_above_return =
+// How far above the word through which a handler returns the kernel has stored: the stack pointer of what the handler
+// has interrupted, and the signal stack that was in force. 0 where the word is not a part of the kernel's frame.
 #if defined(__x86_64__)
+inline constexpr std::size_t saved_sp_above_return =
     sizeof(void*) + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs) + REG_RSP * sizeof(greg_t);
+inline constexpr std::size_t signal_stack_above_return = sizeof(void*) + offsetof(ucontext_t, uc_stack);
 #elif defined(__aarch64__)
-    0;
+inline constexpr std::size_t saved_sp_above_return = 0, signal_stack_above_return = 0;
 #endif
 
 // How much of the alternate stack the calling handler has left, if it runs there; else more than any handler needs.

@@ -171,9 +171,10 @@ int no_more_privileges() {
     return leave_one_behind();
 }
 
-// A goroutine is in a signal handler, on its own stack, when run() ends: the handler has interrupted any code, malloc's
-// for instance, so it is let go on.
-int in_a_handler_at_the_end() {
+// A goroutine is in a signal handler, on its own stack or on a signal stack that has disarmed itself, when run() ends:
+// the handler has interrupted any code, malloc's for instance, so it is let go on.
+int in_a_handler_at_the_end(bool disarms) {
+    static std::byte stack[64 << 10];
     static std::atomic<bool> begun{false}, finished{false};
     struct sigaction action {};
     action.sa_handler = [](int) {
@@ -183,9 +184,13 @@ int in_a_handler_at_the_end() {
         }
         finished = true;
     };
+    action.sa_flags = disarms ? SA_ONSTACK : 0;
     sigaction(SIGUSR1, &action, nullptr);
-    dunlin::run([] {
-        dunlin::go([] {
+    dunlin::run([disarms] {
+        dunlin::go([disarms] {
+            constexpr unsigned disarm_itself = 1u << 31;  // SS_AUTODISARM, which libc's headers do not have
+            const stack_t own{stack, static_cast<int>(disarm_itself), sizeof stack};
+            if (disarms) sigaltstack(&own, nullptr);
             raise(SIGUSR1);
             for (;;) asm volatile("");
         });
@@ -485,7 +490,8 @@ constexpr support::scenario all[] = {
     {"loop_until_taken", loop_until_taken},
     {"loop_of_a_second", loop_of_a_second},
     {"all_signals_blocked", all_signals_blocked},
-    {"in_a_handler_at_the_end", in_a_handler_at_the_end},
+    {"in_a_handler_at_the_end", [] { return in_a_handler_at_the_end(false); }},
+    {"in_a_handler_that_disarmed_its_stack", [] { return in_a_handler_at_the_end(true); }},
     {"no_more_descriptors", no_more_descriptors},
     {"no_more_privileges", no_more_privileges},
     {"blocked_and_ticks", blocked_and_ticks},

@@ -558,9 +558,11 @@ TEST_F(GoPreempt, InAProgramThatBlocksAllSignalsOrMayNotReadUnderProc) {
 
 TEST_F(GoPreempt, AHandlerOnAGoroutinesOwnStackIsNotStopped) {
     if (support::sanitized || support::emulated) GTEST_SKIP() << "they call handlers in their own way";
-    const auto r = hand_off("in_a_handler_at_the_end");
-    EXPECT_EQ(r.status, 0) << r;
-    EXPECT_EQ(r.out, "finished\n") << r;
+    for (const char* scenario : {"in_a_handler_at_the_end", "in_a_handler_that_disarmed_its_stack"}) {
+        const auto r = hand_off(scenario);
+        EXPECT_EQ(r.status, 0) << scenario << r;
+        EXPECT_EQ(r.out, "finished\n") << scenario << r;
+    }
 }
 
 // Else a handler of the program could run on the monitor's thread, and wait there for what only the monitor brings

@@ -96,6 +96,10 @@ inline constexpr bool must_not_be_null = std::is_pointer_v<D> || std::is_member_
 template <class... Signature>
 inline constexpr bool must_not_be_null<std::move_only_function<Signature...>> = true;
 #endif
+#if defined(__cpp_lib_copyable_function)
+template <class... Signature>
+inline constexpr bool must_not_be_null<std::copyable_function<Signature...>> = true;
+#endif
 
 // The same where std says what comes of others: to call an empty std::function throws.
 template <class F>

@@ -72,7 +72,10 @@ void stop_detached(machine* m, std::int64_t computed, outlook& o) noexcept {
 // it tells saves looks at /proc, which would be most of the monitor's work where a thousand threads sleep.
 void look_at_detached(machine* m, outlook& o) noexcept {
     detached_notes& n = m->notes;
-    if (o.now_ns < n.next_look_ns) return;
+    if (o.now_ns < n.next_look_ns) {
+        if (m->borrower != nullptr) o.look_again_at(n.next_look_ns);  // the loan ends then, in whatever round
+        return;
+    }
     const std::int64_t cpu = platform::thread_cpu_ns(m->tid);
     const std::int64_t computed = cpu - n.cpu_ns;
     const bool first = n.since_ns == 0;

@@ -360,8 +360,9 @@ void look_at(processor* p, outlook& o) noexcept {
     const std::uint64_t progress = progress_of(p);
     monitor_notes& n = p->notes;
     if (m == nullptr || m != n.owner || progress != n.progress) {
+        const bool lent = std::exchange(n.lent, false);
         if (!begin_notes(p, m, progress, o.now_ns)) {
-            if (std::exchange(n.lent, false)) o.look_again_at(o.now_ns + borrower_grace_ns);
+            if (lent) o.look_again_at(o.now_ns + borrower_grace_ns);
             return look_again_if_it_waits(n, m, o);
         }
     }
@@ -457,6 +458,7 @@ void look_at_processors(outlook& o) noexcept {
         processor* p = s.processor_at(i);
         if (p->state.load(std::memory_order_relaxed) != processor_state::running) {
             p->notes.owner = nullptr;
+            p->notes.lent = false;
             // A thread that stops the world again and again must not make waiters young.
             if (p->state.load(std::memory_order_relaxed) != processor_state::stopped)
                 p->notes.tick_since_ns = p->notes.global_since_ns = o.now_ns;

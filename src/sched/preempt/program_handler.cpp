@@ -31,28 +31,40 @@ platform::atomic<const void*> handlers_return_to{nullptr};
 // How far above the stack pointer the frames of a handler may reach.
 constexpr std::uintptr_t far = 64 << 10;
 
-// A word on a stack that the program has made, whose end is not known: what lies above it may be another stack, with
-// what handlers have left there. They have interrupted code of that stack.
-bool is_of_this_stack(std::uintptr_t at) noexcept {
-    if (stack::saved_sp_above_return == 0) return true;
-    std::uintptr_t saved_sp = 0;
-    const std::uintptr_t from = at + stack::saved_sp_above_return;
-    return platform::read_own_memory(from, &saved_sp, sizeof saved_sp) == sizeof saved_sp && saved_sp - at < far;
+template <class T>
+bool read_at(std::uintptr_t from, T& to) noexcept {
+    return platform::read_own_memory(from, &to, sizeof to) == sizeof to;
 }
 
-// The same for such a stack. The kernel reads it, which stops where nothing is mapped. In small pieces, as this may run
-// on a signal stack of the program's own.
+// `at` is a word found above `sp` on a stack that the program has made, whose end is not known: what lies above it may
+// be a signal stack, with what handlers of another thread have left there. A handler that runs on a signal stack which
+// disarms itself is one on this stack all the same (interrupts_alternate_stack() cannot tell).
+bool is_of_this_stack(std::uintptr_t at, std::uintptr_t sp) noexcept {
+    if (stack::saved_sp_above_return == 0) return true;
+    std::uintptr_t saved_sp = 0;
+    stack_t in_force{};
+    if (!read_at(at + stack::signal_stack_above_return, in_force) ||
+        !read_at(at + stack::saved_sp_above_return, saved_sp)) {
+        return false;
+    }
+    const auto low = reinterpret_cast<std::uintptr_t>(in_force.ss_sp);
+    if (at - low < in_force.ss_size) return sp - low < in_force.ss_size;
+    return saved_sp - at < far;
+}
+
+// As has_word(), for such a stack. The kernel reads it, which stops where nothing is mapped. In small pieces, as this
+// may run on a signal stack of the program's own.
 [[gnu::noinline]] bool has_frame_above(std::uintptr_t sp, std::uintptr_t word) noexcept {
     // ThreadSanitizer runs all handlers with all signals blocked, and calls them itself: the kernel's frame is not
     // there
     if (stack::thread_sanitizing) return false;
     std::uintptr_t piece[64];
-    for (const std::uintptr_t end = sp + far; sp < end; sp += sizeof piece) {
-        const long n = platform::read_own_memory(sp, piece, sizeof piece);
+    for (std::uintptr_t piece_at = sp; piece_at < sp + far; piece_at += sizeof piece) {
+        const long n = platform::read_own_memory(piece_at, piece, sizeof piece);
         if (n <= 0) return n != -EFAULT && n < 0;  // it cannot be read: to be careful
         const auto words = static_cast<std::size_t>(n) / sizeof word;
         for (std::size_t i = 0; i < words; ++i) {
-            if (piece[i] == word && is_of_this_stack(sp + i * sizeof word)) return true;
+            if (piece[i] == word && is_of_this_stack(piece_at + i * sizeof word, sp)) return true;
         }
         if (words != std::size(piece)) return false;
     }

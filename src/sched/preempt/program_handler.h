@@ -8,12 +8,12 @@
 //            And the address to which handlers return stands on the stack, above the stack pointer; a frame that was
 //            left may still be found in memory that a later one has not written.
 //            Of a stack that the program has made the first 64 KiB above the stack pointer are searched. They may reach
-//            into another stack, a signal stack for instance: the kernel's frame counts if it says that code of this
-//            stack was interrupted.
+//            into another thread's signal stack: the kernel's frame tells.
 // Limits     A handler with SA_NODEFER and an empty mask, on the goroutine's own stack, is taken for ordinary code, and
-//            so is one on a stack of the program's own that is deeper than those 64 KiB. On aarch64 the frame is not
-//            looked at: the word alone counts. ThreadSanitizer blocks all signals in handlers: there is nothing to
-//            find.
+//            so is one on a stack of the program's own that is deeper than those 64 KiB. If
+//            stacks of the program's lie side by side, a handler on the next one is taken for one on this; on aarch64,
+//            where the frame is not looked at, one on a signal stack as well. ThreadSanitizer blocks all signals in
+//            handlers: there is nothing to find.
 // Tests      tests/go/preempt_test.cpp
 #pragma once
 

@@ -295,8 +295,9 @@ bool return_to_lender(machine* m) noexcept {
         s.hand_offs.given_back.add();
     }
     s.lock.unlock();
-    // This machine would have polled; now the monitor is to sleep in the poller. It is not called for timers: a thread
-    // that wakes so soon again may have to wait for the kernel's next tick (docs/decisions/046).
+    // This machine would have polled; now the monitor is to sleep in the poller, or to learn that all processors are
+    // stuck if another machine sleeps there. It is not called for timers: a thread that wakes so soon again may have to
+    // wait for the kernel's next tick (docs/decisions/046).
     if (may && s.events->has_waiters()) hurry_monitor();
     return may;
 }
