@@ -55,7 +55,7 @@ const add lends{"lend/given_back_at_once", punctually(200), whole({.max_procs = 
     g.wait();
 }})};
 
-// A borrower that computes is found out at the second look, 0.1 ms after the loan is over, and lends in its turn.
+// A borrower that computes is found out at the second look, 0.1 ms after the first, and lends in its turn.
 const add computes{"lend/to_one_that_computes", seen_in_time(200), whole({.max_procs = 1, .prepares_itself = true, .main = [] {
     make_threads();
     std::int64_t late = 0;

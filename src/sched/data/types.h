@@ -492,7 +492,7 @@ struct machine_sleeping {
 };
 
 // For the time when it has no processor although its goroutine runs. Shared with the monitor; the protocols are in
-// detached.cpp and preempt.h.
+// retake.cpp (Lending, take()) and preempt.h.
 struct machine_detached {
     // set by the taker under the retake lock; cleared under the scheduler lock
     platform::atomic<bool> detached{false};
