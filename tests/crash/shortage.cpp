@@ -37,10 +37,11 @@ extern "C" int pthread_create(
 }
 
 // How many more `new` can have until one fails, and only that one; negative: any number.
-static std::atomic<int> allocations_left{-1};
+// Of the calling thread: if the thread maker lacks what the first thread needs, the process ends (report_no_thread).
+static thread_local int allocations_left = -1;
 
 static void* allocate(std::size_t size, std::size_t alignment) {
-    if (allocations_left.load() >= 0 && allocations_left.fetch_sub(1) == 0) throw std::bad_alloc();
+    if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
     if (void* p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)) return p;
     throw std::bad_alloc();
 }
@@ -62,7 +63,8 @@ static int start_without_memory(int n) {
     } catch (const std::bad_alloc&) {
         failed = true;
     }
-    failed = failed || allocations_left.exchange(-1) < 0;
+    failed = failed || allocations_left < 0;
+    allocations_left = -1;
     int ran = 0;
     for (int i = 0; i < 2; ++i) {
         dunlin::run({.max_procs = i == 0 ? 0u : 3u}, [&] {
