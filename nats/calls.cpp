@@ -306,8 +306,8 @@ void connection::fail_permission(const std::string& words) {
 
 // libnats tells of a refusal on a thread of its own, which may come after the answer behind it. But its connection has
 // the words of the last error by then: about this subscription, perhaps an earlier one, or about another one whose
-// refusal has not been told either. (They are read without a lock, as libnats offers it. A text that is half another
-// one ends within its buffer, and costs a wait or spares one.)
+// refusal has not been told either. (They are read without a lock, as libnats offers it: a text that is half another
+// one costs a wait or spares one.)
 void connection::await_refusal(
     const std::string& subject, const std::string& group, const context& ctx, const std::function<bool()>& came) {
     for (int i = 0; i < 100 && !came(); ++i) {
@@ -316,7 +316,7 @@ void connection::await_refusal(
         const std::string last = undisturbed([&] {
             const char* words = nullptr;
             natsConnection_GetLastError(w->native(), &words);
-            return std::string(words != nullptr ? words : "");
+            return words_of_connection(words);
         });
         const bool told = locked(mutex_, [&] { return last == last_refusal_; });
         if (!refuses(last, subject, group) && (told || last.find(of_subscription) == last.npos)) return;

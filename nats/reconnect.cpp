@@ -109,7 +109,7 @@ void connection::on_error(natsConnection* nc, natsSubscription*, natsStatus s, v
     natsStatus of_words = NATS_OK;
     const char* words = nats_GetLastError(&of_words);
     if (of_words != s || words == nullptr || *words == '\0') natsConnection_GetLastError(nc, &words);
-    const std::string text = words != nullptr ? words : "";
+    const std::string text = words_of_connection(words);
     if (s == NATS_NOT_PERMITTED || text.find("ermissions Violation") != text.npos) c->fail_permission(text);
 }
 
@@ -134,7 +134,8 @@ void add_counts(statistics& to, natsConnection* nc) {
 void connection::closed_by_libnats(natsConnection* nc, std::uint64_t number) {
     const char* words = nullptr;
     const natsStatus s = natsConnection_GetLastError(nc, &words);
-    const std::string text = words != nullptr && *words != '\0' ? words : natsStatus_GetText(s);
+    std::string text = words_of_connection(words);
+    if (text.empty()) text = natsStatus_GetText(s);
     statistics counts{};
     add_counts(counts, nc);
     std::vector<std::string> known;
