@@ -304,6 +304,14 @@ void connection::fail_permission(const std::string& words) {
     for (const auto& c : calls) c->finished({{}, {errc::not_permitted, words}});
 }
 
+// Not for ThreadSanitizer: libnats writes the text under a lock that its callers cannot take.
+__attribute__((no_sanitize("thread"))) std::string words_of_connection(const char* words) {
+    std::string copy;
+    if (words == nullptr) return copy;
+    for (const volatile char* c = words; *c != '\0'; ++c) copy.push_back(*c);
+    return copy;
+}
+
 // libnats tells of a refusal on a thread of its own, which may come after the answer behind it. But its connection has
 // the words of the last error by then: about this subscription, perhaps an earlier one, or about another one whose
 // refusal has not been told either. (They are read without a lock, as libnats offers it: a text that is half another

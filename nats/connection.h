@@ -246,8 +246,8 @@ std::size_t payload_size(std::string_view data, const headers& h) noexcept;
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise);
 // Rule: a call that must wait for a server sends nothing if its context is done before it begins.
 void check_not_done(const context& ctx, const char* what);
-// A copy of the text that natsConnection_GetLastError() names: it may be written anew meanwhile, by a call of another
-// thread, since libnats offers no lock for it. A text that is half another one ends within its buffer.
+// A copy of the text that natsConnection_GetLastError() names. Another thread may write it anew meanwhile, in libnats
+// or by such a call: then it is half another one, and ends within its buffer, whose last byte is always zero.
 std::string words_of_connection(const char* words);
 
 }  // namespace dunlin::nats::detail

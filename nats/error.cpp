@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "connection.h"
 #include "failure.h"
 #include "text.h"
 
@@ -143,13 +142,6 @@ failure failure_of_answer(std::string_view json) {
     const std::string words = json_text(json, {"error", "description"}).value_or("");
     return {code_of(static_cast<int>(number.value_or(0)), words),
         words + " (" + std::to_string(number.value_or(code.value_or(0))) + ")"};
-}
-
-__attribute__((no_sanitize("thread"))) std::string words_of_connection(const char* words) {
-    std::string copy;
-    if (words == nullptr) return copy;
-    for (const volatile char* c = words; *c != '\0'; ++c) copy.push_back(*c);
-    return copy;
 }
 
 }  // namespace detail

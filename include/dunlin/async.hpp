@@ -100,9 +100,9 @@ struct async_result<F, Args...> : std::type_identity<void> {};  // a static_asse
 /// Order     Everything before the call happens before f; everything that f does happens before the return of the
 ///           waits.
 /// Throws    std::bad_alloc (std: std::system_error); std::invalid_argument for a policy that is neither of the two, or
-///           a null pointer to a function; what copying throws. The future's get() throws
-///           std::bad_function_call for an empty std::function, goroutine_exited if f calls
-///           exit_goroutine(), and std::future_error, broken_promise, if a deferred f ends its plain thread.
+///           a null pointer to a function; what copying throws. The future's get() throws std::bad_function_call for
+///           an empty std::function, goroutine_exited if f calls exit_goroutine(), and std::future_error,
+///           broken_promise, if a deferred f ends its plain thread.
 /// Call from Goroutines and plain threads.
 //
 // The constraint is always true: where `using dunlin::async` stands, a call finds std::async as well, by the policy's

@@ -46,10 +46,10 @@ private:
 // R(Args...) of an operator() that is not overloaded, for deduction.
 template <class MemberFunction>
 struct call_signature;
-#define DUNLIN_CALL_SIGNATURE(qualifiers)                                  \
-    template <class R, class C, class... A>                                \
-    struct call_signature<R (C::*)(A...) qualifiers> : std::type_identity<R(A...)> {}; \
-    template <class R, class C, class... A>  \
+#define DUNLIN_CALL_SIGNATURE(qualifiers)                                               \
+    template <class R, class C, class... A>                                             \
+    struct call_signature<R (C::*)(A...) qualifiers> : std::type_identity<R(A...)> {};  \
+    template <class R, class C, class... A>                                             \
     struct call_signature<R (C::*)(A...) qualifiers noexcept> : std::type_identity<R(A...)> {}
 DUNLIN_CALL_SIGNATURE();
 DUNLIN_CALL_SIGNATURE(const);

@@ -31,9 +31,9 @@
 //            these from then on: the borrower did, and the lender does not. After 0.2 ms the loan is over: the next
 //            look asks the lender's thread to stop, and its goroutine is owed the rest of its slice, as one that was
 //            stopped early. So there are more executing goroutines than processors for 0.2 ms at most. A goroutine that
-//            computes keeps the processor for 0.1 ms before it is lent again. Without an idle
-//            machine nothing is lent, and the slice is 1 ms. Why the borrower may give the processor back: `detached`
-//            and `borrower` say where the lender's thread is, and `detached` is cleared under the scheduler lock only.
+//            computes keeps the processor for 0.1 ms before it is lent again. Without an idle machine nothing is lent,
+//            and the slice is 1 ms. Why the borrower may give the processor back: `detached` and `borrower` say where
+//            the lender's thread is, and `detached` is cleared under the scheduler lock only.
 //            If `detached` is clear, the thread has come to the runtime, or is stopped in the handler, and has been or
 //            will be given another processor. If it is set and `borrower` is not this processor, the thread has lost
 //            another processor since, perhaps in a call in which it sleeps. Otherwise it computes, and the steps are
