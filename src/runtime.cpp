@@ -90,6 +90,7 @@ static void tell_children() noexcept {
     s.coarse_now_ns.store(platform::now_ns(), std::memory_order_relaxed);
     install_crash_handlers();
     install_freeze_handler();
+    make_first_record();
     if (!start_monitor() || !start_thread_maker()) {
         throw std::system_error(
             EAGAIN, std::generic_category(), "dunlin: no thread for the monitor (limits: ulimit -u, pids.max, memory)");

@@ -36,12 +36,15 @@ extern "C" int pthread_create(
     return real(thread, attributes, entry, argument);
 }
 
-// How many more `new` can have until one fails, and only that one; negative: any number.
-// Of the calling thread: if the thread maker lacks what the first thread needs, the process ends (report_no_thread).
+// How many more `new` of this thread can have until one fails, and only that one; negative: any number.
 static thread_local int allocations_left = -1;
+// While it is set, all other threads get nothing.
+static std::atomic<bool> others_go_without{false};
+static thread_local bool is_another = true;
 
 static void* allocate(std::size_t size, std::size_t alignment) {
     if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+    if (is_another && others_go_without) throw std::bad_alloc();
     if (void* p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)) return p;
     throw std::bad_alloc();
 }
@@ -99,6 +102,25 @@ int no_memory_for_the_start() {
     }
 #endif
     return 1;
+}
+
+// The first goroutine runs although only its starter has memory.
+int no_memory_for_the_other_threads() {
+#if !DUNLIN_THREAD_SANITIZER && !DUNLIN_ADDRESS_SANITIZER
+    is_another = false;
+    std::atomic<int> ran{0};
+    others_go_without = true;
+    for (int i = 0; i < 10; ++i) {
+        dunlin::go([&] {
+            ++ran;
+            ran.notify_one();
+        });
+    }
+    for (int seen = 0; seen < 10; seen = ran) ran.wait(seen);
+    others_go_without = false;
+    std::printf("%d ran\n", ran.load());
+#endif
+    return 0;
 }
 
 // From here on this process may have so much more address space than it has. None of it for the arenas that glibc's
@@ -238,6 +260,7 @@ constexpr support::scenario all[] = {
     {"no_first_thread", no_first_thread},
     {"no_second_thread_at_first", no_second_thread_at_first},
     {"no_memory_for_the_start", no_memory_for_the_start},
+    {"no_memory_for_the_other_threads", no_memory_for_the_other_threads},
     {"no_more_threads", no_more_threads},
     {"no_memory_for_stacks", no_memory_for_stacks},
     {"no_memory_for_a_big_stack", no_memory_for_a_big_stack},

@@ -52,6 +52,13 @@ TEST_F(Shortage, OfMemoryForTheFirstStartIsABadAllocAndTheNextStartIsAsGood) {
     EXPECT_EQ(r.out, "more than two: yes\n") << r;
 }
 
+TEST_F(Shortage, OfMemoryForAllOtherThreadsLeavesTheFirstOne) {
+    if (support::sanitized) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+    const auto r = shortage("no_memory_for_the_other_threads");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "10 ran\n") << r;
+}
+
 TEST_F(Shortage, OfThreadsGoesOnWithThoseThereAreAndSaysSoOnce) {
     const auto r = shortage("no_more_threads");
     if (r.status == 77) GTEST_SKIP() << "seccomp is not available";

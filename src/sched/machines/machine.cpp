@@ -132,6 +132,16 @@ machine* take_ended_record() noexcept {
     return nullptr;
 }
 
+// The caller holds no lock. On the list before it runs: the end of run() must not miss a machine.
+void list(machine* m) noexcept {
+    scheduler& s = the_scheduler;
+    std::scoped_lock guard(s.lock);
+    s.lock.assert_held();
+    m->all_next = s.machines.load(std::memory_order_relaxed);
+    s.machines.store(m, std::memory_order_release);
+    if (m->ended) ++s.ended_machines;
+}
+
 // The caller holds no lock. Returns 0 or an error number: no thread or no memory.
 int make_machine() noexcept {
     scheduler& s = the_scheduler;
@@ -148,11 +158,7 @@ int make_machine() noexcept {
     machine* m = take_ended_record();
     if (m == nullptr && (m = new (std::nothrow) machine) != nullptr) {
         m->id = count;
-        // On the list before it runs: the end of run() must not miss a machine.
-        s.lock.lock();
-        m->all_next = s.machines.load(std::memory_order_relaxed);
-        s.machines.store(m, std::memory_order_release);
-        s.lock.unlock();
+        list(m);
     }
     int error = ENOMEM;
     if (m != nullptr) {
@@ -288,6 +294,14 @@ processor* catch_offered() noexcept {
         if (std::exchange((*link)->caught_tick, tick) != tick) return take_offered(link);
     }
     return nullptr;
+}
+
+void make_first_record() {
+    // a start before it has failed later
+    if (the_scheduler.machines.load(std::memory_order_relaxed) != nullptr) return;
+    machine* m = new machine;
+    m->ended = true;  // as if it had served a thread: make_machine() takes it
+    list(m);
 }
 
 bool make_spare_machine(bool is_needed) noexcept {

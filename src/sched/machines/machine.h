@@ -36,6 +36,10 @@ bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 // False: there is no such goroutine. Searches the whole queue.
 bool start_wired_machine(processor* p) noexcept;
 
+// Called at the start: the record of the first machine is allocated by a thread that can be told that there is no
+// memory for it. The thread maker could only end the process. Throws std::bad_alloc.
+void make_first_record();
+
 // Called by the thread maker: makes a machine without a processor, which looks for one. False: no thread is available;
 // that is reported if a goroutine needs the thread.
 bool make_spare_machine(bool is_needed = true) noexcept;
