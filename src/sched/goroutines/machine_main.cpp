@@ -97,6 +97,7 @@ void switch_to_goroutine(machine* m, goroutine* g) noexcept {
         }
         if (DUNLIN_UNLIKELY((g->flags & goroutine::wired) && g->extra->wired_to != m)) {
             hand_to_its_machine(m, g);
+            watch_events(m);
         } else {
             execute(m, g);
         }

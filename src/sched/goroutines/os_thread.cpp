@@ -45,11 +45,7 @@ void give_processor_away(machine* m) noexcept {
         start_machine(p, false, wake_place::here);
         return;
     }
-    // R2 and R3 of wake.h, on behalf of a machine that cannot come back and search.
-    retire_barrier();
-    if (work_anywhere()) wake_if_idle();
-    // Some machine has to sleep in the poller, too.
-    if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
+    retired_for_another();
 }
 
 }  // namespace

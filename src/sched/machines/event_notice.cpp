@@ -35,4 +35,20 @@ void waiter_added() noexcept {
     if (the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0) wake_if_idle();
 }
 
+bool events_are_unwatched() noexcept {
+    const scheduler& s = the_scheduler;
+    return s.poller_claimed.load(std::memory_order_seq_cst) == 0 &&
+        (earliest_deadline() != 0 || s.events->has_waiters());
+}
+
+void retired_for_another() noexcept {
+    retire_barrier();
+    if (work_anywhere()) wake_if_idle();
+    if (const std::int64_t deadline = earliest_deadline()) {
+        timer_added(deadline);
+    } else if (the_scheduler.events->has_waiters()) {
+        waiter_added();
+    }
+}
+
 }  // namespace dunlin::sched

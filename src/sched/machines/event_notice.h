@@ -17,4 +17,13 @@ void timer_added(std::int64_t when_ns) noexcept;
 // is idle, wakes a machine, which polls.
 void waiter_added() noexcept;
 
+// True: a deadline or a descriptor is waited for, and no thread sleeps in the poller. While a processor is idle, that
+// is so only for moments: the thread that leaves the poller, or makes the processor idle, sees to it that another
+// comes.
+bool events_are_unwatched() noexcept;
+
+// R2 and R3 of wake.h, and the wake of a machine that sleeps in the poller, on behalf of a thread that has made a
+// processor idle but cannot search or sleep there itself.
+void retired_for_another() noexcept;
+
 }  // namespace dunlin::sched

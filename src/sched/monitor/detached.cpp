@@ -58,10 +58,11 @@ void begin_period(detached_notes& n, std::int64_t now, std::int64_t cpu, std::ui
     n.sleeps = sleeps;
 }
 
-// m has computed since `since_ns` without sleeping, perhaps little: it shares the CPUs with other threads.
+// m has computed since `since_ns` without sleeping, perhaps little: it shares the CPUs with other threads. One that has
+// lent its processor is asked at the end of the loan in any case.
 void stop_detached(machine* m, std::int64_t computed, outlook& o) noexcept {
     detached_notes& n = m->notes;
-    if (computed < computing_ns) return look_later(n, o.now_ns, longest_stop_wait_ns);
+    if (computed < computing_ns && m->borrower == nullptr) return look_later(n, o.now_ns, longest_stop_wait_ns);
     ask_to_stop(m);
     if (m->rejects == 0) return look_later(n, o.now_ns, longest_stop_wait_ns);
     n.next_look_ns = o.now_ns + stop_again_ns;

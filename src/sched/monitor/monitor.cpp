@@ -179,7 +179,9 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     if (s.poller_claimed.load(std::memory_order_relaxed) != 0) return;
     const bool some_idle = idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0;
     const std::int64_t deadline = some_idle ? earliest_deadline() : 0;
-    if (deadline != 0 && deadline <= o.now_ns) return wake_if_idle();
+    // If all are idle, no machine is on its way to the poller: the monitor itself may have held the claim as the last
+    // machine went to sleep.
+    if (deadline != 0 && (deadline <= o.now_ns || all_idle())) return wake_if_idle();
     if (deadline != 0) o.look_again_at(deadline);
     if (!s.events->has_waiters()) return;
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
@@ -404,11 +406,6 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
     return wake_at;
 }
 
-// True: no machine sleeps until the earliest deadline, although there is one (no thread could be made for it).
-bool no_machine_sleeps_for_timers() noexcept {
-    return the_scheduler.poller_claimed.load(std::memory_order_seq_cst) == 0 && earliest_deadline() != 0;
-}
-
 // The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: a descriptor that
 // becomes ready ends it. False: another thread sleeps in the poller. As with monitor_asleep: the monitor announces that
 // it is in the poller, then looks at the word; hurry_monitor() changes the word, then looks whether the monitor is in
@@ -474,7 +471,9 @@ void one_round(rounds& r) noexcept {
     }
     trim_stacks(r.keep, o);
     end_spare_threads(r.keep, o.now_ns);
-    if (spare_is_overdue(o.now_ns) && (work_anywhere() || no_machine_sleeps_for_timers())) wake_if_idle();
+    if (spare_is_overdue(o.now_ns) && (work_anywhere() || events_are_unwatched())) wake_if_idle();
+    // A machine may have fallen asleep after its search while another found no machine to wake.
+    if (in_pause_after_failure() && s.idle_machine_count != 0 && work_anywhere()) wake_if_idle();
     ask_for_schedtrace(r, o.now_ns);
     platform::atomic<bool>& dump = monitor_bell.dump_called_for;
     if (dump.load(std::memory_order_relaxed) && dump.exchange(false, std::memory_order_acquire)) {

@@ -114,10 +114,7 @@ bool hand_on(processor* p, outlook& o, int free_cpu = any_cpu) noexcept {
     put_idle_processor(p, false);
     if (!stopping && has_local_work(p)) drain_to_global(p);
     s.lock.unlock();
-    // R2 and R3 of wake.h. The monitor cannot search, so it wakes a machine that does.
-    retire_barrier();
-    if (work_anywhere()) wake_if_idle();
-    if (const std::int64_t deadline = earliest_deadline()) timer_added(deadline);
+    retired_for_another();
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include "platform/thread.h"
 #include "sched/data/bells.h"
 #include "sched/data/event_source.h"
+#include "sched/machines/event_notice.h"
 #include "sched/machines/machine.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/wake.h"
@@ -156,7 +157,7 @@ void maker_main(void*) {
         if (the_scheduler.idle_machine_count >= enough_spares) {
             // There are enough idle machines by now, but they may have looked for work before there was any.
             submit_barrier();
-            if (work_anywhere()) wake_if_idle();
+            if (work_anywhere() || events_are_unwatched()) wake_if_idle();
             continue;
         }
         // A machine that has yet to look finds the processor that was made idle for this request

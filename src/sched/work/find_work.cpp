@@ -381,7 +381,7 @@ bool sleep_for_events(machine* m) noexcept {
     if (!back && found.count != 0) call_monitor_if_all_stuck();  // it was brought from outside
     if (back && in_hand) {
         wake_monitor_if_asleep();
-        const std::int64_t next = due ? earliest_deadline() : 0;
+        const std::int64_t next = deadline != 0 ? earliest_deadline() : 0;
         if (next != 0 && next - now < monitor_sleeps_at_most_ns) wake_if_idle();  // to sleep here
     }
     return back;
@@ -417,6 +417,8 @@ void look_for_a_processor(machine* m) noexcept {
     }
     sleep_for_events(m);
 }
+
+void watch_events(machine* m) noexcept { sleep_for_events(m); }
 
 goroutine* find_work(machine* m) noexcept {
     scheduler& s = the_scheduler;
@@ -459,7 +461,8 @@ goroutine* find_work(machine* m) noexcept {
                     continue;
                 }
             }
-            if (!g && DUNLIN_UNLIKELY(p->lender != nullptr)) {
+            // What it has just made runnable here waits for nothing but the turn: the lender would keep it waiting.
+            if (!g && DUNLIN_UNLIKELY(p->lender != nullptr) && !has_local_work(p)) {
                 stop_spinning(m);
                 if (return_to_lender(m)) continue;
             }

@@ -13,4 +13,8 @@ goroutine* find_work(machine* m) noexcept;
 // poller, if no other machine does.
 void look_for_a_processor(machine* m) noexcept;
 
+// Called by a machine that has given its processor to another for good: sleeps in the poller, if events are waited for
+// and no other thread does. It may have a processor afterwards.
+void watch_events(machine* m) noexcept;
+
 }  // namespace dunlin::sched
