@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "platform/clock.h"
 #include "platform/membarrier.h"
 #include "sched/data/event_source.h"
 #include "sched/data/hooks.h"
@@ -23,15 +24,21 @@ using support::comes_true;
 
 std::atomic<int> forgotten{0}, printed{0}, threads_begun{0};
 
-// No event ever; it counts one of the wishes.
+std::atomic<std::int64_t> deadline_ns{0};
+std::atomic<int> slept_for_it{0};
+
+// No event ever, and a deadline if the test sets one; it counts one of the wishes.
 struct quiet_source : event_source {
     void* make_events() override { return nullptr; }
     unsigned collect(processor*, std::int64_t) noexcept override { return 0; }
-    std::int64_t next_deadline(const processor*) const noexcept override { return 0; }
+    std::int64_t next_deadline(const processor*) const noexcept override { return deadline_ns; }
     void move(processor*, processor*) noexcept override {}
     bool has_waiters() const noexcept override { return false; }
     unsigned poll() noexcept override { return 0; }
-    void wait(std::int64_t, event_batch&) noexcept override {}
+    void wait(std::int64_t until_ns, event_batch&) noexcept override {
+        slept_for_it += until_ns == deadline_ns;
+        std::this_thread::sleep_for(1ms);
+    }
     unsigned deliver(const event_batch&) noexcept override { return 0; }
     void interrupt() noexcept override {}
     void forget_all() noexcept override {}
@@ -59,6 +66,10 @@ TEST(ThreadMaker, ServesWhatItIsAskedForWhileItServesAnother) {
     EXPECT_TRUE(comes_true([] { return threads_begun == 2; })) << "the request for a second thread is gone";
     EXPECT_TRUE(comes_true([] { return the_scheduler.idle_machine_count == 2; }));
     EXPECT_EQ(printed, 1);
+    // A timer found no machine to wake, and asked for one. Now there are enough, but all have looked before.
+    deadline_ns = dunlin::platform::now_ns() + 3'600'000'000'000;
+    want_spare_machine();
+    EXPECT_TRUE(comes_true([] { return slept_for_it != 0; })) << "no machine sleeps until the timer is due";
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+// While a processor is idle and an event is waited for, some thread sleeps in the poller (events_are_unwatched() of
+// sched/machines/event_notice.h), even where no machine has left the poller for the idle list in the usual way.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <dunlin/dunlin.hpp>
+
+#include "sched/data/types.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using steady = std::chrono::steady_clock;
+
+std::array<int, 2> connected() {
+    std::array<int, 2> ends{-1, -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) throw std::system_error(errno, std::generic_category());
+    return ends;
+}
+
+bool is_claimed() { return dunlin::sched::the_scheduler.poller_claimed.load() != 0; }
+
+// The monitor watches the poller while goroutines compute and one waits for a descriptor. All of them end within its
+// sleep, so it is still there when the last machine looks for a place in the poller.
+TEST(Watched, ATimerAfterTheMonitorHasWatchedThePoller) {
+    for (int round = 0; round < 10; ++round) {
+        std::atomic<bool> asleep{false}, over{false};
+        std::atomic<bool> claimed{false};
+        std::thread looks([&] {
+            while (!asleep) std::this_thread::sleep_for(1ms);
+            std::this_thread::sleep_for(30ms);  // the monitor's own sleep in the poller lasts 10 ms at most
+            while (!over && !claimed) {
+                claimed = is_claimed();
+                std::this_thread::sleep_for(1ms);
+            }
+        });
+        dunlin::run({.max_procs = 1}, [&] {
+            const auto ends = connected();
+            dunlin::net::stream waits = dunlin::net::stream::adopt(ends[0]);
+            auto [ctx, cancel] = dunlin::context::with_cancel({});
+            dunlin::task<void> reader = dunlin::spawn([&waits, ctx = ctx] {
+                char byte;
+                EXPECT_THROW(waits.read_some(&byte, 1, ctx), dunlin::context_cancelled);
+            });
+            dunlin::sleep_for(5ms);
+            const auto end = steady::now() + 50ms + round * 700us;
+            dunlin::wait_group hogs;
+            for (int i = 0; i < 3; ++i) {
+                hogs.go([end] {
+                    while (steady::now() < end) {}
+                });
+            }
+            hogs.wait();
+            cancel();
+            reader.get();
+            asleep = true;
+            dunlin::sleep_for(300ms);
+            over = true;
+            ::close(ends[1]);
+        });
+        looks.join();
+        EXPECT_TRUE(claimed) << "no thread sleeps until the timer is due, round " << round;
+    }
+}
+
+// The median time of a request to a goroutine that answers them, which stays on its thread if `wired`.
+steady::duration median_answer(bool wired) {
+    const auto ends = connected();
+    std::vector<steady::duration> took;
+    std::thread client([&] {
+        for (int i = 0; i < 200; ++i) {
+            const auto begin = steady::now();
+            char byte = 1;
+            EXPECT_EQ(::write(ends[1], &byte, 1), 1);
+            EXPECT_EQ(::read(ends[1], &byte, 1), 1);
+            took.push_back(steady::now() - begin);
+            std::this_thread::sleep_for(200us);  // until the runtime is idle
+        }
+        ::close(ends[1]);
+    });
+    dunlin::run({.max_procs = 1}, [&] {
+        std::optional<dunlin::os_thread_lock> stays;
+        if (wired) stays.emplace();
+        dunlin::net::stream server = dunlin::net::stream::adopt(ends[0]);
+        char byte;
+        while (server.read_some(&byte, 1) == 1) server.write_some(&byte, 1);
+    });
+    client.join();
+    std::nth_element(took.begin(), took.begin() + 100, took.end());
+    return took[100];
+}
+
+// The machine that finds the goroutine gives its processor to the goroutine's thread, which cannot poll. What one or
+// two rounds of the monitor find is a hundred times as late, so other load on the machine makes no difference.
+TEST(Watched, ADescriptorOfAWiredGoroutine) {
+    const auto unwired = median_answer(false), wired = median_answer(true);
+    EXPECT_LT(wired, 10 * unwired + 500us);
+}
+
+}  // namespace
