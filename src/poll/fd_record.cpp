@@ -298,7 +298,8 @@ queued fd_record::queue_for_edge(direction d, std::uint32_t seen, std::int64_t d
         s.waiting.push_back(n);
         count_wait();
     }
-    // Not needed for a goroutine: its machine comes to the poller by itself.
+    // Not needed for a goroutine: its machine comes to the poller by itself, or, if it is wired, sends another
+    // (retired_for_another() of sched/machines/event_notice.h).
     if (n->owner->goroutine() == nullptr) sched::waiter_added();
     return queued::yes;
 }
