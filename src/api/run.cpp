@@ -179,7 +179,7 @@ void run_main(const run_options& options, void (*entry)(void*), void* frame, std
         s.lock.lock();
         s.inside_run = true;
         s.runner.store(platform::thread_id(), std::memory_order_relaxed);
-        s.main_returned = false;
+        s.main_returned = true;  // until it is queued: start_goroutine_outside()
         s.lock.unlock();
         sched::start_goroutine(g);
     }

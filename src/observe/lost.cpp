@@ -142,6 +142,7 @@ void check_still_lost(const lost_goroutines& before) noexcept {
 }
 
 void watch_main(void*) {
+    sched::watching_threads.fetch_add(1);
     DUNLIN_STACK_POINTER_HERE(from);
     watch_from(from);
 }
@@ -158,9 +159,7 @@ void report_lost_at_end() noexcept {
 
 void watch_lost(std::int64_t period_ms) noexcept {
     the_watch.period_ns = period_ms * 1'000'000;
-    sched::watching_threads.fetch_add(1);
     if (platform::start_thread<watch_thread>(nullptr) == 0) return;
-    sched::watching_threads.fetch_sub(1);
     platform::complain("DUNLIN_DEBUG", "leaks", "there is no thread for it");
 }
 

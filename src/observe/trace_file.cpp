@@ -277,6 +277,7 @@ bool write_full(state& s) noexcept {
 
 void write_main(void*) {
     state& s = the();
+    sched::watching_threads.fetch_add(1);
     std::int64_t next_clock_ns = platform::now_ns() + clock_every_ns;
     bool good = true;
     while (s.stop.load(std::memory_order_acquire) == 0) {
@@ -413,9 +414,7 @@ void start_file(const std::string& path) {
         // While `busy` is taken, the thread writes nothing before the head of the file, and no chunks of an earlier
         // trace.
         take_busy(s, platform::time_max / 2);
-        sched::watching_threads.fetch_add(1);
         if (const int error = platform::start_thread<writer_thread>(nullptr); error != 0) {
-            sched::watching_threads.fetch_sub(1);
             s.busy.store(0, std::memory_order_release);
             throw std::system_error(error, std::generic_category(), "dunlin::trace::start");
         }

@@ -254,6 +254,25 @@ int static_destructor_uses_the_runtime_after_exit_in_a_goroutine() {
     return 1;
 }
 
+// What the exiting thread has started waits for that thread, which is one of the runtime's.
+struct waited_for_late {
+    ~waited_for_late() {
+        if (!armed) return;
+        const dunlin::chan<int> c;
+        dunlin::task<int> receives = dunlin::spawn([c] { return *c.recv(); });
+        usleep(30'000);
+        c.send(7);
+        std::fprintf(stderr, "received %d\n", receives.get());
+    }
+    bool armed = false;
+} the_one_waited_for;
+
+int a_goroutine_waits_for_the_thread_that_exits() {
+    the_one_waited_for.armed = true;
+    dunlin::run({.max_procs = 1}, [] { std::exit(0); });
+    return 1;
+}
+
 // In a goroutine that the library has started for this thread.
 int exit_in_an_independent_goroutine() {
     the_late_user.armed = true;
@@ -605,6 +624,7 @@ constexpr support::scenario all[] = {
     {"static_destructor_uses_the_runtime", static_destructor_uses_the_runtime},
     {"static_destructor_uses_the_runtime_after_exit_in_a_goroutine",
         static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
+    {"a_goroutine_waits_for_the_thread_that_exits", a_goroutine_waits_for_the_thread_that_exits},
     {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
     {"static_objects_wait_for_goroutines", static_objects_wait_for_goroutines},
     {"static_objects_wait_after_an_unrelated_run", static_objects_wait_after_an_unrelated_run},

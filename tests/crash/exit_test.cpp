@@ -125,6 +125,12 @@ TEST_F(StaticDestructors, MayUseTheRuntimeWhenAGoroutineCalledExit) {
     EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
 }
 
+TEST_F(StaticDestructors, MayBeWaitedForWhenAGoroutineCalledExit) {
+    const auto r = leave("a_goroutine_waits_for_the_thread_that_exits");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.err, "received 7\n") << r;
+}
+
 TEST_F(StaticDestructors, MayUseTheRuntimeWhenAnIndependentGoroutineCalledExit) {
     const auto r = leave("exit_in_an_independent_goroutine");
     EXPECT_EQ(r.status, 0) << r;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <malloc.h>
 #include <new>
+#include <optional>
 #include <pthread.h>
 #include <string>
 #include <sys/resource.h>
@@ -190,6 +191,41 @@ int no_more_threads() {
 }
 
 // More goroutines parked at once than there is memory for stacks. Those that have none wait until others end.
+// Each thread belongs to a goroutine that is wired to it: a processor that no other machine can take goes to the next
+// one's thread at once, not a tenth of a second later.
+int no_more_threads_but_wired_ones() {
+    dunlin::run({.max_procs = 1}, [] {
+        dunlin::os_thread_lock stays_too;
+        dunlin::wait_group makes_threads;
+        for (int i = 0; i < 4; ++i) makes_threads.go([] { dunlin::blocking([] { usleep(2000); }); });
+        makes_threads.wait();
+        support::forbid_threads();
+        const dunlin::chan<int> there, back, end;
+        for (auto others = dunlin::runtime::stats().threads - 3; others > 0; --others) {  // this one, two that play
+            dunlin::go([end] {
+                dunlin::os_thread_lock stays;
+                end.recv();
+            });
+        }
+        const auto plays = [end](const dunlin::chan<int>& from, const dunlin::chan<int>& to, bool begins) {
+            dunlin::go([from, to, begins, end] {
+                dunlin::os_thread_lock stays;
+                if (begins) to.send(0);
+                for (int n = 0; n != 1000; ++n) {
+                    from.recv();
+                    to.send(n);
+                }
+                end.close();  // the first one; the other is still in its last send
+            });
+        };
+        plays(there, back, false);
+        plays(back, there, true);
+        end.recv();
+        std::printf("over\n");
+    });
+    return 0;
+}
+
 int no_memory_for_stacks() {
     dunlin::run({.max_procs = 2}, [] {
         dunlin::spawn([] { dunlin::yield(); }).get();
@@ -262,6 +298,7 @@ constexpr support::scenario all[] = {
     {"no_memory_for_the_start", no_memory_for_the_start},
     {"no_memory_for_the_other_threads", no_memory_for_the_other_threads},
     {"no_more_threads", no_more_threads},
+    {"no_more_threads_but_wired_ones", no_more_threads_but_wired_ones},
     {"no_memory_for_stacks", no_memory_for_stacks},
     {"no_memory_for_a_big_stack", no_memory_for_a_big_stack},
     {"no_memory_for_goroutines", no_memory_for_goroutines},

@@ -52,6 +52,13 @@ TEST_F(Shortage, OfMemoryForTheFirstStartIsABadAllocAndTheNextStartIsAsGood) {
     EXPECT_EQ(r.out, "more than two: yes\n") << r;
 }
 
+TEST_F(Shortage, OfThreadsBesideWiredGoroutinesKeepsThemGoing) {
+    const auto r = shortage("no_more_threads_but_wired_ones");
+    if (r.status == 77) GTEST_SKIP() << "seccomp is not available";
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "over\n") << r;
+}
+
 TEST_F(Shortage, OfMemoryForAllOtherThreadsLeavesTheFirstOne) {
     if (support::sanitized) GTEST_SKIP() << "the sanitizer has an operator new of its own";
     const auto r = shortage("no_memory_for_the_other_threads");

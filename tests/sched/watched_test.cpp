@@ -74,6 +74,65 @@ TEST(Watched, ATimerAfterTheMonitorHasWatchedThePoller) {
     }
 }
 
+// A world that starts again wakes a machine for what became runnable while no processor was idle, even if the monitor
+// is in the poller: it does not search.
+TEST(Watched, AGoroutineThatWaitsAsMoreProcessorsCome) {
+    const auto ends = connected();
+    bool got_in_time = false;
+    dunlin::run({.max_procs = 1}, [&] {
+        dunlin::net::stream s = dunlin::net::stream::adopt(ends[0]);
+        std::atomic<bool> got{false};
+        dunlin::task<void> reader = dunlin::spawn([&] {
+            char byte;
+            std::error_code ec;
+            s.read_some(&byte, 1, ec);
+            got = true;
+        });
+        dunlin::sleep_for(5ms);
+        const auto compute = [&](std::chrono::milliseconds at_most) {
+            for (const auto end = steady::now() + at_most; !got && steady::now() < end;) {}
+        };
+        compute(50ms);  // the monitor watches the poller from now on
+        s.set_read_deadline(dunlin::clock::now());
+        dunlin::runtime::set_max_procs(2);
+        compute(2s);
+        got_in_time = got;
+        reader.get();
+    });
+    ::close(ends[1]);
+    EXPECT_TRUE(got_in_time) << "an idle processor leaves a goroutine in the queue of one that computes";
+}
+
+TEST(Watched, AnIndependentGoroutineThatIsRunnableAsARunEnds) {
+    int rounds = 0;
+    for (int round = 0; round < 10; ++round) {
+        const auto ends = connected();
+        dunlin::chan<int> c;
+        std::atomic<bool> sent{false};
+        dunlin::future<int> independent = dunlin::async([c] { return *c.recv(); });
+        dunlin::run({.max_procs = 1}, [&] {
+            dunlin::go([fd = ends[0]] {
+                char byte;
+                dunlin::net::stream::adopt(fd).read_some(&byte, 1);
+            });
+            dunlin::sleep_for(5ms);
+            dunlin::go([c, &sent] {
+                c.send(1);
+                sent = true;
+                for (;;) std::atomic_signal_fence(std::memory_order_seq_cst);
+            });
+        });
+        if (!sent) c.send(1);  // the run ended before it began
+        rounds += sent;
+        const bool ended = independent.wait_for(5s) == dunlin::future_status::ready;
+        EXPECT_TRUE(ended) << "a goroutine stays in the queue beside an idle processor, round " << round;
+        if (!ended) dunlin::go([] {});  // wakes a machine
+        EXPECT_EQ(independent.get(), 1);
+        ::close(ends[1]);
+    }
+    EXPECT_NE(rounds, 0) << "all runs ended too early";
+}
+
 // The median time of a request to a goroutine that answers them, which stays on its thread if `wired`.
 steady::duration median_answer(bool wired) {
     const auto ends = connected();

@@ -65,7 +65,8 @@ void call_monitor_to_dump() noexcept;
 // ---- threads that only watch ----------------------------------------------------------------------------------------
 
 // Threads of the runtime that bring no work (the writer of traces, the watch for lost goroutines): the deadlock check
-// counts them as the runtime's own. Counted before the thread begins.
+// counts them as the runtime's own. Each counts itself as it begins: counted before, it would stand in for the plain
+// thread that starts it.
 DUNLIN_HIDDEN extern platform::atomic<unsigned> watching_threads;
 
 // ---- the thread maker -----------------------------------------------------------------------------------------------

@@ -189,6 +189,7 @@ void start_goroutine_outside(goroutine* g) noexcept {
     transition<goroutine_state::dead, goroutine_state::runnable>(g->state);
     the_scheduler.created_outside.fetch_add(1, std::memory_order_relaxed);
     the_scheduler.global.push_back(g);
+    if (g->flags & goroutine::main) the_scheduler.main_returned = false;
     the_scheduler.lock.unlock();
     wake_if_idle();
     call_monitor_if_all_stuck();

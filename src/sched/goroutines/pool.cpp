@@ -19,6 +19,7 @@
 #include "sched/goroutines/pool.h"
 #include "sched/machines/processor.h"
 #include "sched/machines/starved.h"
+#include "sched/machines/wake.h"
 #include "sched/queues/global_queue.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -179,7 +180,7 @@ void put_stack(processor* p, stack::slot* s) noexcept {
     p->free_stacks.store(s, std::memory_order_release);
     ++p->free_stack_count;
     const bool starved = some_starve();
-    if (DUNLIN_UNLIKELY(starved)) feed_starved();
+    if (DUNLIN_UNLIKELY(starved) && feed_starved()) wake_if_idle();
     if (DUNLIN_LIKELY(p->free_stack_count <= stacks_kept && !starved)) return;
     give_stacks_to_arena(p, starved ? 1 : stacks_kept / 2);
 }

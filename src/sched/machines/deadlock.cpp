@@ -50,6 +50,9 @@ void check_for_deadlock() noexcept {
     }
     if (awake != 0) return;
     if (s.stopping.load(std::memory_order_relaxed) || !s.inside_run || s.main_returned) return;
+    // A goroutine has called exit(): its thread, which counts as one of ours, runs destructors of the program. Stored
+    // before end_run(), which takes this lock.
+    if (s.exiting.load(std::memory_order_relaxed) != 0) return;
     if (s.global.size() != 0 || earliest_deadline() != 0 || s.events->has_waiters()) return;
     if (s.monitor_delivers.load(std::memory_order_seq_cst)) {
         s.deadlock_suspected = true;  // the monitor has goroutines in hand, and will queue them in a moment

@@ -329,6 +329,7 @@ bool start_wired_machine(processor* p) noexcept {
     if (!last_thread_failed()) return false;
     machine* its = nullptr;
     s.lock.lock();
+    drain_to_global(p);
     // Each is taken off and put back, so the order stays.
     for (std::size_t n = s.global.size(); n != 0; --n) {
         goroutine* g = s.global.pop_front();

@@ -33,7 +33,7 @@ void sleep_until_handed_a_processor(machine* m) noexcept;
 bool start_idle_machine(processor* p, bool spinning, wake_place place) noexcept;
 // For when no thread can be made and none is idle. p belongs to the caller. Gives p to the thread of a queued goroutine
 // that is wired to that thread. Without this, every thread could wait for a processor while p has none to take it.
-// False: there is no such goroutine. Searches the whole queue.
+// False: there is no such goroutine. What is queued on p is in the global queue afterwards, which is searched.
 bool start_wired_machine(processor* p) noexcept;
 
 // Called at the start: the record of the first machine is allocated by a thread that can be told that there is no

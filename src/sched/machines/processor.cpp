@@ -69,6 +69,7 @@ void place_machine_of_surplus(processor* p) noexcept {
         return;
     }
     m->slice_used_ns = 0;
+    m->borrower = nullptr;
     m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
     // as in take() of retake.cpp; enter_slow() clears it under this lock
     m->detached.store(true, std::memory_order_release);
@@ -220,9 +221,12 @@ void start_world() noexcept DUNLIN_NOT_ANALYSED {
         p->idle_next = nullptr;
         start_machine(p, false, wake_place::anywhere);
     }
-    // For timers of a retired processor, and for goroutines in the global queue: the machine that is woken looks there.
+    // For timers of a retired processor, and for goroutines in a queue: the machine that is woken looks there. One that
+    // sleeps in the poller may come back with something in hand, without a search.
     retire_barrier();
+    if (work_anywhere()) wake_if_idle();
     timer_added(platform::now_ns());
+    if (s.events->has_waiters()) waiter_added();
     s.world.unlock();
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (machine* self = current_machine()) self->unstoppable = self->unstoppable - 1;

@@ -184,6 +184,10 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     if (deadline != 0 && (deadline <= o.now_ns || all_idle())) return wake_if_idle();
     if (deadline != 0) o.look_again_at(deadline);
     if (!s.events->has_waiters()) return;
+    if (some_idle) {
+        r.without_effect = 0;
+        r.period_ns = shortest_ns;
+    }
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
     if (std::exchange(r.polls, polls) != polls) {
         r.polled_ns = o.now_ns;
@@ -409,12 +413,22 @@ std::int64_t end_of_sleep(rounds& r, const outlook& o, std::int64_t next_timer) 
 // The sleep between two rounds while every processor is stuck and goroutines wait for descriptors: a descriptor that
 // becomes ready ends it. False: another thread sleeps in the poller. As with monitor_asleep: the monitor announces that
 // it is in the poller, then looks at the word; hurry_monitor() changes the word, then looks whether the monitor is in
-// the poller.
+// the poller. After the claim it looks again, as a machine does (sleep_for_events): a timer that was added before has
+// woken no thread. Without a barrier: what this look misses is found in the next round.
 bool sleep_in_poller(std::uint32_t calls, std::int64_t until) noexcept {
     scheduler& s = the_scheduler;
     std::uint32_t unclaimed = 0;
     if (!s.poller_claimed.compare_exchange_strong(unclaimed, 1, std::memory_order_seq_cst)) return false;
+    s.poll_until_ns.store(0, std::memory_order_seq_cst);
+    if (const std::int64_t deadline = earliest_deadline(); deadline > platform::now_ns()) {
+        until = std::min(until, deadline);
+    }
     s.poll_until_ns.store(until, std::memory_order_seq_cst);
+    if (idle_count(s.idle_and_spinning.load(std::memory_order_seq_cst)) != 0) {
+        s.poller_claimed.store(0, std::memory_order_seq_cst);
+        if (events_are_unwatched()) wake_if_idle();
+        return false;
+    }
     s.monitor_delivers.store(true, std::memory_order_seq_cst);
     monitor_bell.in_poller.store(true, std::memory_order_seq_cst);
     event_batch found;
@@ -488,7 +502,7 @@ void one_round(rounds& r) noexcept {
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);
     const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) &&
-        !o.on_loan && s.events->has_waiters();
+        !o.on_loan && !s.stopping.load(std::memory_order_relaxed) && s.events->has_waiters();
     if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(monitor_bell.call_word, calls, until);
 }
 

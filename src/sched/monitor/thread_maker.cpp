@@ -176,6 +176,9 @@ void maker_main(void*) {
         // (sleep_until_busy), or it is woken.
         k.not_before_ns.store(platform::real_now_ns() + pause_after_failure_ns, std::memory_order_seq_cst);
         wake_monitor_if_asleep();
+        // The processor may have been put aside before the failure was known: now the thread of a wired goroutine has
+        // it (start_wired_machine).
+        if (work_anywhere()) wake_if_idle();
     }
 }
 

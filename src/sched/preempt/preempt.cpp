@@ -177,6 +177,7 @@ void stop_if_asked(machine* m, void* context) noexcept {
 // Under the lock. m, which is stopped, is about to go on without a processor.
 static void detach(machine* m) noexcept {
     the_scheduler.lock.assert_held();
+    m->borrower = nullptr;
     m->detached_cpu_ns = platform::thread_cpu_ns(m->tid);
     m->detached.store(true, std::memory_order_relaxed);
 }

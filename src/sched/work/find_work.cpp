@@ -381,8 +381,11 @@ bool sleep_for_events(machine* m) noexcept {
     if (!back && found.count != 0) call_monitor_if_all_stuck();  // it was brought from outside
     if (back && in_hand) {
         wake_monitor_if_asleep();
-        const std::int64_t next = deadline != 0 ? earliest_deadline() : 0;
-        if (next != 0 && next - now < monitor_sleeps_at_most_ns) wake_if_idle();  // to sleep here
+        // Whatever ended the sleep: an earlier timer may have, too.
+        const std::int64_t next = earliest_deadline();
+        if (next != 0 && next - (now != 0 ? now : platform::now_ns()) < monitor_sleeps_at_most_ns) {
+            wake_if_idle();  // to sleep here
+        }
     }
     return back;
 }
@@ -464,7 +467,11 @@ goroutine* find_work(machine* m) noexcept {
             // What it has just made runnable here waits for nothing but the turn: the lender would keep it waiting.
             if (!g && DUNLIN_UNLIKELY(p->lender != nullptr) && !has_local_work(p)) {
                 stop_spinning(m);
-                if (return_to_lender(m)) continue;
+                if (return_to_lender(m)) {
+                    // The machine of an idle processor may have found nothing to wait for when it went to sleep.
+                    if (idle_count(s.idle_and_spinning.load(std::memory_order_relaxed)) != 0) sleep_for_events(m);
+                    continue;
+                }
             }
             if (!g && s.preempted_size.load(std::memory_order_relaxed) != 0) {
                 stop_spinning(m);
