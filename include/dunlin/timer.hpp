@@ -128,7 +128,8 @@ public:
     }
     ~timer() { drop(); }
 
-    /// Where the time is sent; nil for a timer of after_func(). Throws std::bad_alloc.
+    /// Where the time is sent; nil for a timer of after_func(). Nothing is sent when the timer has been dropped: for a
+    /// channel that needs no timer use after(). Throws std::bad_alloc.
     receiver<time_point> channel() const {
         if (kind_ == kind::number) {
             channel_ = detail::chan_handle(detail::make_timer_channel(due_ns_, 0));
@@ -217,7 +218,16 @@ public:
     }
     ~ticker() { stop(); }
 
-    receiver<time_point> channel() const noexcept { return detail::handle_access::make_receiver<time_point>(channel_); }
+    receiver<time_point> channel() const& noexcept {
+        return detail::handle_access::make_receiver<time_point>(channel_);
+    }
+    // Nothing would ever come: the temporary has stopped the ticks when the channel is used.
+    template <class Never = void>
+    receiver<time_point> channel() const&& noexcept {
+        static_assert(detail::always_false<Never>,
+            "dunlin: a ticker that is destroyed ticks no more: give it a name, then name.channel()");
+        return detail::handle_access::make_receiver<time_point>(channel_);
+    }
 
     /// No more ticks; an unread one is dropped. True if it was running. The channel is not closed.
     bool stop() noexcept { return channel_.core() != nullptr && detail::stop_timer_channel(channel_.core()); }

@@ -145,7 +145,15 @@ public:
     std::default_sentinel_t end() const noexcept { return {}; }
     /// The same until `ctx` is done, if that comes first: `for (T v : receiver.until(ctx))`. What is there is received
     /// even then. `*this` must live as long as the loop.
-    receive_until<following*, T> until(const context& ctx) { return {this, ctx}; }
+    receive_until<following*, T> until(const context& ctx) & { return {this, ctx}; }
+    // In a range-based for, C++20 destroys a temporary receiver before the loop begins.
+    template <class Never = void>
+    receive_until<following*, T> until(const context& ctx) && {
+        static_assert(always_false<Never>,
+            "dunlin: a receiver of a watch or broadcast must live as long as the loop: give it a name, then "
+            "name.until(ctx)");
+        return {this, ctx};
+    }
 
     /// Whether the sending side is closed. There may be something left to receive.
     bool closed() const { return state().is_closed(); }
