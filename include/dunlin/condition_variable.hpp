@@ -38,7 +38,8 @@ public:
     // Throws std::bad_alloc if there is no memory for a deadline. With `may_go_on` it is still in the queue after
     // timed_out, and can wait again. No notification is lost in between: after one, the next wait() returns ok.
     wait_outcome wait(const wait_limit* limit, const std::source_location& where, bool may_go_on = false);
-    // Leaves the queue. False: it was notified before.
+    // Leaves the queue. False: it was notified before. The caller answers for that notification; if neither this nor
+    // wait() has returned, the destructor passes it on to the next waiter.
     bool leave() noexcept;
 
 private:
@@ -179,8 +180,9 @@ private:
 /// It may be destroyed after a notify_all(), or when all waiters have been notified, even before the waits have
 /// returned; a context that was given to a wait must live until that wait has returned. There are no spurious wake-ups,
 /// except that a wait until a time of another clock than dunlin::clock may return without a time-out when a
-/// notification comes as the time does; use a predicate all the same, since a notified waiter does not get the lock at
-/// once.
+/// notification comes as the time does, and that a notification whose waiter gives up before it waits, since
+/// lock.unlock() or Clock::now() has thrown, passes to the waiter that has waited longest then. Use a predicate all the
+/// same, since a notified waiter does not get the lock at once.
 /// Misuse    Destruction while a waiter has not been notified ends the process with a report.
 /// Source    sync.Cond for the order, the standard for the interface.
 class condition_variable_any : public detail::condition_operations<condition_variable_any> {

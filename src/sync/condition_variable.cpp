@@ -2,16 +2,18 @@
 //
 // Data       The object has no state: everything is in the parking lot, in the queue of its address. A node has a
 //            state:
-//            0 queued, its waiter is still giving its lock back    1 parked    2 notified
+//            0 queued, its waiter is still giving its lock back    1 parked    2 notified    3 the same, with all
 // Protocol   wait                                            notify, under the bucket's lock
 //            W1  queue the node                              N1  take the first node off
 //            W2  give the user's lock back: user code,       N2  state = 2 (exchange). It was 0: done, and the node may
 //                outside the runtime                             be gone
-//            W3  prepare(); CAS state 0 -> 1; it was 2:      N3  it was 1: claim; false: its deadline was first, take
+//            W3  prepare(); CAS state 0 -> 1; it was 2, 3:   N3  it was 1: claim; false: its deadline was first, take
 //                withdraw, out                                   the next; else wake it, after the unlock
 //            W4  wait
 //            W5  timed out, and will wait again: under the bucket's lock, still queued: state = 0, as after W1; then
 //                W3. Not queued: N3 came after its deadline, and a wait that goes on counts as notified
+// Given up   User code between W1 and W3, or W5 and W3, may throw: the lock's unlock(), a clock's now(). Then the
+//            waiter leaves the queue; if it was notified, and alone, it does N1 to N3 for the next one.
 // Proof      (no notify is lost) A notifier after W2 finds the node queued, in whichever state. N2 and W3 are RMWs on
 //            one word: one comes first, and the other acts. The oldest waiter is notified even before it has parked.
 // Lifetime   A waiter never touches the object after W1. A waiter whose deadline won takes the bucket's lock before it
@@ -32,11 +34,12 @@ namespace dunlin::inline v0_1::detail {
 
 namespace {
 
-constexpr std::uint8_t queued = 0, parked = 1, notified = 2;
+constexpr std::uint8_t queued = 0, parked = 1, notified = 2, notified_with_all = 3;
 
 struct wait_in_progress {
     park::waiter waiter;
     park::lot_node node;
+    bool given_up = true;  // no wait() answers for a notification that comes now
     wait_in_progress(const void* condition, bool limited) noexcept
         : node(&waiter, condition, park::lot_kind::condition, limited) {}
 };
@@ -46,12 +49,12 @@ wait_in_progress& in(unsigned char* storage) noexcept {
 }
 
 // N1 to N3. Null: no waiter is to be woken; `done` says whether one was notified.
-park::lot_node* notify_first(park::lot_bucket& b, const void* condition, bool& done) noexcept {
+park::lot_node* notify_first(park::lot_bucket& b, const void* condition, std::uint8_t as, bool& done) noexcept {
     while (park::lot_node* n = b.front(condition)) {
         if (n->kind != park::lot_kind::condition) break;
         b.remove(n);
         // Acquire-release: the waiter sees what we did before, and we see its waiter prepared.
-        const std::uint8_t was = n->state.exchange(notified, std::memory_order_acq_rel);
+        const std::uint8_t was = n->state.exchange(as, std::memory_order_acq_rel);
         if (was == queued) {
             done = true;
             return nullptr;
@@ -78,19 +81,21 @@ condition_wait::condition_wait(const void* condition, bool limited) noexcept {
     b.lock.unlock();
 }
 
-// It is still queued only if the user's unlock has thrown, or exit_goroutine() passes through.
+// Given up only if the user's code has thrown, or exit_goroutine() passes through.
 condition_wait::~condition_wait() {
-    if (in(storage_).node.state.load(std::memory_order_acquire) == queued) leave();
+    if (!in(storage_).given_up || leave()) return;
+    park::lot_node& n = in(storage_).node;
+    if (n.state.load(std::memory_order_relaxed) == notified) notify_condition(n.address, false);
 }
 
 bool condition_wait::leave() noexcept {
+    in(storage_).given_up = false;
     park::lot_node& n = in(storage_).node;
     park::lot_bucket& b = park::bucket_of(n.address);
     park::runtime_section inside;
     const std::scoped_lock guard(b.lock);
     if (!n.linked) return false;
     b.remove(&n);
-    n.state.store(parked, std::memory_order_relaxed);  // only the destructor still looks at it
     return true;
 }
 
@@ -100,6 +105,7 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
     park::lot_bucket& b = park::bucket_of(n.address);
     w.again();  // the user's unlock may have moved us to another thread; nothing claims the waiter before state 1
     w.enter();
+    in(storage_).given_up = false;
     w.prepare(sched::wait_reason::cond_wait, where);
     std::uint8_t was = queued;
     // Release publishes the prepared waiter, acquire gets what the notifier did.
@@ -118,6 +124,7 @@ wait_outcome condition_wait::wait(const wait_limit* limit, const std::source_loc
         stays = n.linked && end == end_of_wait::timed_out;
         if (stays) {
             n.state.store(queued, std::memory_order_relaxed);  // under the lock that N1 to N3 need
+            in(storage_).given_up = true;
         } else if (n.linked) {
             b.remove(&n);
         }
@@ -141,7 +148,7 @@ void notify_condition(const void* condition, bool all) noexcept {
     bool done = true;
     b.lock.lock();
     do {
-        if (park::lot_node* n = notify_first(b, condition, done)) chain.add(n);
+        if (park::lot_node* n = notify_first(b, condition, all ? notified_with_all : notified, done)) chain.add(n);
     } while (all && done);
     b.lock.unlock();
     park::wake_all(chain.first());

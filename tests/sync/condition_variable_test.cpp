@@ -1,5 +1,8 @@
 // condition_variable and condition_variable_any.
+#include <chrono>
+#include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -108,6 +111,103 @@ TEST_P(ConditionVariable, ANotifyBetweenTheUnlockAndTheParkIsNotLost) {
         c.wait(lock);
         EXPECT_FALSE(m.try_lock());
         m.unlock();
+    });
+}
+
+// What a lock or a clock of the program does between W1 and W3, or W5 and W3.
+struct hook {
+    static inline std::function<void()> called;
+    static inline int calls_before = 0;
+    static void call() {
+        if (calls_before-- == 0) called();
+    }
+};
+struct hooked_lock {
+    void lock() {}
+    void unlock() { hook::call(); }
+};
+struct hooked_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<hooked_clock>;
+    static constexpr bool is_steady = true;
+    static time_point now() {
+        hook::call();
+        return time_point(1s);
+    }
+};
+
+// A waiter gives up in the call of the hook, by `give_up`, when another one waits and notify(condition) was called.
+// Returns whether the other one was notified.
+template <class Notify, class Wait, class GiveUp>
+bool other_is_notified(std::chrono::milliseconds patience, Notify notify, Wait wait, GiveUp give_up) {
+    dunlin::mutex m;
+    dunlin::condition_variable_any c;
+    bool queued = false, was_notified = false;
+    dunlin::wait_group all;
+    const auto let_another_wait = [&] {
+        all.go([&] {
+            std::unique_lock lock(m);
+            queued = true;
+            was_notified = c.wait_for(lock, patience) == dunlin::cv_status::no_timeout;
+        });
+        support::eventually([&] { return std::lock_guard(m), queued; });
+    };
+    hook::called = [&] {
+        notify(c, let_another_wait);
+        give_up();
+    };
+    all.go([&] {
+        try {
+            wait(c);
+        } catch (const std::runtime_error&) {
+        }
+    });
+    all.wait();
+    hook::called = nullptr;
+    return was_notified;
+}
+
+TEST_P(ConditionVariable, ANotificationOfAWaiterThatGivesUpPassesToTheNext) {
+    run([] {
+        const auto notify = [](auto& c, auto& let_another_wait) {
+            let_another_wait();
+            c.notify_one();
+        };
+        const auto wait = [](auto& c) {
+            hooked_lock lock;
+            c.wait(lock);
+        };
+        const auto wait_on_clock = [](auto& c) {
+            hooked_lock lock;
+            c.wait_until(lock, hooked_clock::time_point());
+        };
+        const auto throws = [] { throw std::runtime_error("no"); };
+        hook::calls_before = 0;
+        EXPECT_TRUE(other_is_notified(10s, notify, wait, throws)) << "unlock() throws";
+        hook::calls_before = 0;
+        EXPECT_TRUE(other_is_notified(10s, notify, wait, [] { dunlin::exit_goroutine(); })) << "unlock() ends it";
+        // Of the clock: before the wait is queued; after the unlock; when the time has come.
+        hook::calls_before = 2;
+        EXPECT_TRUE(other_is_notified(10s, notify, wait_on_clock, throws)) << "now() throws before it waits";
+        hook::calls_before = 3;
+        EXPECT_TRUE(other_is_notified(10s, notify, wait_on_clock, throws)) << "now() throws between two waits";
+    });
+}
+
+TEST_P(ConditionVariable, ANotificationOfAllIsNotPassedOn) {
+    run([] {
+        const auto notify = [](auto& c, auto& let_another_wait) {
+            c.notify_all();
+            let_another_wait();
+        };
+        const auto wait = [](auto& c) {
+            hooked_lock lock;
+            c.wait(lock);
+        };
+        hook::calls_before = 0;
+        EXPECT_FALSE(other_is_notified(20ms, notify, wait, [] { throw std::runtime_error("no"); }));
     });
 }
 
