@@ -204,11 +204,12 @@ listener listen_within(std::string_view network_name, std::string_view text, con
     }
     const std::vector<address> addresses = addresses_of(*n, text, true, limit, ec);
     if (ec) return {};
+    const bool has_path = n->is_unix() && options.unlink && !text.empty() && text[0] != '@';
+    std::string path = has_path ? std::string(text) : std::string();  // it may throw: before there is a socket to lose
     io_descriptor* d = open_bound(*n, addresses, options, ec);
     if (d == nullptr) return {};
-    const bool has_path =
-        n->is_unix() && !netpoll::is_simulated(d->fd()) && options.unlink && !text.empty() && text[0] != '@';
-    return listener_access::make(d, has_path ? std::string(text) : std::string());
+    if (netpoll::is_simulated(d->fd())) path.clear();
+    return listener_access::make(d, std::move(path));
 }
 
 listener checked(listener l, std::string_view network_name, std::string_view text, std::error_code ec) {

@@ -1,16 +1,24 @@
 // Calls in which the library works in a goroutine or a thread of its own, or in a function that may not throw, while
 // memory fails for one allocation after another: the caller is told, and the process goes on.
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <functional>
 #include <new>
+#include <optional>
+#include <sstream>
 #include <string>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include <dunlin/dunlin.hpp>
 #include <dunlin/fs.hpp>
 #include <dunlin/net.hpp>
+#include <dunlin/process.hpp>
 #include <dunlin/signal.hpp>
 
 #include "support/failing_memory.h"
@@ -101,6 +109,19 @@ TEST_F(NoMemory, ForASignalContextIsTheBadAllocOfItsConstructor) {
             }
         });
     });
+}
+
+// What is left of a listener would make the next one's bind fail.
+TEST_F(NoMemory, ForAListenersPathLeavesNoSocket) {
+    const std::string path = "/tmp/dunlin_no_memory_test_" + std::to_string(getpid());
+    dunlin::run({.max_procs = 2}, [&] {
+        while_memory_fails([&] {
+            std::error_code ec;
+            const net::listener l = net::listen("unix", path, ec);
+            expect_none_but_of_memory(ec);
+        });
+    });
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
 }  // namespace
