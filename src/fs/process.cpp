@@ -66,6 +66,7 @@ struct process::state final : fs::watched {
     void happened() noexcept override;
     void check_watched() noexcept;
     std::string text() const { return "process " + std::to_string(pid) + " (" + name + ")"; }
+    void name_pipe(byte_stream& pipe, const char* what) const noexcept;
 
 private:
     bool may_fetch_status() noexcept;
@@ -287,10 +288,18 @@ void process::start(std::vector<std::string> command, const process_options& opt
         if (error != 0) throw_error(what, error);
         watched.hand_over();
     });
-    const std::pair<byte_stream&, const char*> pipes[] = {
-        {input_, "standard input of "}, {output_, "standard output of "}, {error_, "standard error of "}};
-    for (const auto& [pipe, name] : pipes) detail::give_name(io_access::of(pipe), name + child->text());
+    // From here on nothing may throw: the child runs.
+    child->name_pipe(input_, "standard input of ");
+    child->name_pipe(output_, "standard output of ");
+    child->name_pipe(error_, "standard error of ");
     state_ = std::move(child);
+}
+
+void process::state::name_pipe(byte_stream& pipe, const char* what) const noexcept {
+    try {
+        detail::give_name(io_access::of(pipe), what + text());
+    } catch (const std::bad_alloc&) {  // as in give_name()
+    }
 }
 
 // ---- its end --------------------------------------------------------------------------------------------------------

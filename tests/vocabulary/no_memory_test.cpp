@@ -124,4 +124,31 @@ TEST_F(NoMemory, ForAListenersPathLeavesNoSocket) {
     EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
+// A child that was started would be out of its caller's reach.
+TEST_F(NoMemory, ForAChildIsToldBeforeItIsStarted) {
+    const std::vector<std::string> command{"sleep", "60"};
+    const dunlin::process_options pipes{.input = dunlin::process_stream::pipe, .output = dunlin::process_stream::pipe};
+    dunlin::run({.max_procs = 2}, [&] {
+        for (long which = 1;; ++which) {
+            ASSERT_LT(which, 1000);
+            std::optional<dunlin::process> child;
+            allocations_left.store(which);
+            try {
+                child.emplace(command, pipes);
+            } catch (const std::bad_alloc&) {
+            } catch (const std::system_error& e) {
+                EXPECT_EQ(e.code(), std::errc::not_enough_memory) << which;
+            }
+            const bool got_all = allocations_left.exchange(0) > 0;
+            if (child) {
+                child->kill(SIGKILL);
+                child->wait();
+            }
+            siginfo_t left{};
+            ASSERT_EQ(waitid(P_ALL, 0, &left, WEXITED | WNOHANG | WNOWAIT), -1) << which;
+            if (got_all) break;
+        }
+    });
+}
+
 }  // namespace
