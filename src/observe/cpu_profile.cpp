@@ -29,6 +29,7 @@
 #include <ctime>
 #include <dirent.h>
 #include <forward_list>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -257,15 +258,26 @@ void add_timer(state& s, pid_t tid) {
     s.timers.push_back({tid, timer});
 }
 
+struct close_directory {
+    void operator()(DIR* d) const noexcept { closedir(d); }
+};
+
+// Under timers_lock.
 void add_all_threads(state& s) {
-    DIR* threads = opendir("/proc/self/task");
+    const std::unique_ptr<DIR, close_directory> threads(opendir("/proc/self/task"));
     if (threads == nullptr) return;
-    while (const dirent* d = readdir(threads)) {
+    while (const dirent* d = readdir(threads.get())) {
         pid_t tid = 0;
         const char* end = d->d_name + std::strlen(d->d_name);
         if (std::from_chars(d->d_name, end, tid).ptr == end && tid > 0) add_timer(s, tid);
     }
-    closedir(threads);
+}
+
+// Under timers_lock.
+void end_sampling(state& s) noexcept {
+    for (const thread_timer& t : s.timers) timer_delete(t.timer);
+    s.timers.clear();
+    s.on.store(false, std::memory_order_relaxed);
 }
 
 bool make_table(state& s) noexcept {
@@ -342,7 +354,12 @@ void start_cpu_profile(unsigned hz) {
     s.hz = hz;
     s.began_ns = platform::now_ns();
     s.on.store(true, std::memory_order_relaxed);
-    observe::add_all_threads(s);
+    try {
+        observe::add_all_threads(s);
+    } catch (const std::bad_alloc&) {
+        observe::end_sampling(s);
+        throw;
+    }
 }
 
 void stop_cpu_profile(std::ostream& out, profile_format format) {
@@ -353,9 +370,7 @@ void stop_cpu_profile(std::ostream& out, profile_format format) {
     {
         const sched::unstoppable_section section;
         const std::lock_guard timers(s.timers_lock);
-        for (const observe::thread_timer& t : s.timers) timer_delete(t.timer);
-        s.timers.clear();
-        s.on.store(false, std::memory_order_relaxed);
+        observe::end_sampling(s);
         period_ns = 1'000'000'000 / s.hz;
     }
     const auto duration_ns = static_cast<std::uint64_t>(platform::now_ns() - s.began_ns);

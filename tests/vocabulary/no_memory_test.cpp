@@ -151,4 +151,47 @@ TEST_F(NoMemory, ForAChildIsToldBeforeItIsStarted) {
     });
 }
 
+std::size_t open_descriptors() {
+    std::size_t n = 0;
+    for (int fd = 0; fd < 1024; ++fd) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+TEST_F(NoMemory, ForACpuProfileLeavesNoneRunning) {
+    std::atomic<bool> over{false};
+    std::vector<std::thread> others;
+    dunlin::run({.max_procs = 2}, [&] {
+        const auto profiles_once = [&] {
+            dunlin::runtime::start_cpu_profile();  // throws if one runs already
+            std::ostringstream out;
+            dunlin::runtime::stop_cpu_profile(out);
+        };
+        profiles_once();
+        for (long which = 1;; ++which) {
+            ASSERT_LT(which, 1000);
+            // One more than any profile before had to do with: else there is room for its timer.
+            others.emplace_back([&] { over.wait(false); });
+            const std::size_t before = open_descriptors();
+            bool started = false;
+            allocations_left.store(which);
+            try {
+                dunlin::runtime::start_cpu_profile();
+                started = true;
+            } catch (const std::bad_alloc&) {
+            }
+            const bool got_all = allocations_left.exchange(0) > 0;
+            EXPECT_EQ(open_descriptors(), before) << which;
+            if (started) {
+                std::ostringstream out;
+                dunlin::runtime::stop_cpu_profile(out);
+            }
+            profiles_once();
+            if (got_all) break;
+        }
+    });
+    over = true;
+    over.notify_all();
+    for (std::thread& t : others) t.join();
+}
+
 }  // namespace
