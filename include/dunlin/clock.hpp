@@ -77,6 +77,15 @@ inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d
     return d;
 }
 
+// A duration among options. It converts from any duration as to_nanoseconds() does, not as std's does, which would make
+// a negative one of hours::max().
+class duration_option : public std::chrono::nanoseconds {
+public:
+    constexpr duration_option(std::chrono::nanoseconds d) noexcept : std::chrono::nanoseconds(d) {}
+    template <class Rep, class Period>
+    duration_option(const std::chrono::duration<Rep, Period>& d) : std::chrono::nanoseconds(to_nanoseconds(d)) {}
+};
+
 // From `from` to `to`, limited to what fits: the difference of two time points of a coarse clock may overflow its own
 // type.
 template <class Clock, class D1, class D2>

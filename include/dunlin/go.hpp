@@ -76,8 +76,8 @@ struct run_options {
     /// What becomes of goroutines that are left when the main goroutine has ended.
     leftovers at_end = leftovers::stop;
     /// How long run() waits for them at most, where it waits; then the rest are stopped, as by leftovers::stop,
-    /// also if they all wait for each other.
-    clock::duration at_end_limit = clock::duration::max();
+    /// also if they all wait for each other. The longest duration, of any unit: for ever; zero or less: not at all.
+    detail::duration_option at_end_limit = clock::duration::max();
     /// After that, name on stderr the goroutines that are left.
     bool report_leaks = false;
 };
@@ -387,6 +387,7 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t,
     std::source_location where = std::source_location::current()) {
     dunlin::sleep_until(t, where);
 }
+// With a context: dunlin/context.hpp.
 
 }  // namespace this_goroutine
 }  // namespace dunlin

@@ -406,6 +406,21 @@ DUNLIN_API packet_conn dial_packet(
     std::string_view network, std::string_view address, std::chrono::nanoseconds timeout, std::error_code& ec);
 DUNLIN_API packet_conn dial_packet(
     std::string_view network, std::string_view address, const context& ctx, std::error_code& ec);
+template <class Rep, class Period>
+packet_conn dial_packet(
+    std::string_view network, std::string_view address, const std::chrono::duration<Rep, Period>& timeout) {
+    return dial_packet(network, address, detail::to_nanoseconds(timeout));
+}
+template <class Rep, class Period>
+packet_conn dial_packet(std::string_view network, std::string_view address,
+    const std::chrono::duration<Rep, Period>& timeout, std::error_code& ec) {
+    try {
+        return dial_packet(network, address, detail::to_nanoseconds(timeout), ec);
+    } catch (const std::invalid_argument&) {  // not a number
+        ec = std::make_error_code(std::errc::invalid_argument);
+        return {};
+    }
+}
 template <class... Rest>
 packet_conn listen_packet(std::string_view network, const address& a, Rest&&... rest) {
     return listen_packet(network, std::string_view(a.to_string()), std::forward<Rest>(rest)...);

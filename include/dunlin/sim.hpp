@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/clock.hpp>
 #include <dunlin/detail/spawn.hpp>
 
 namespace dunlin::inline v0_1::sim {
@@ -85,13 +86,14 @@ struct options {
     /// An execution that makes more choices than this counts as one that does not end.
     std::uint64_t max_steps = 100'000;
     /// The longest time for which a goroutine that can run may have to wait, as on a busy machine; and which a call of
-    /// blocking() may take before, and again after, what it calls. Zero: nothing takes time but sleeping.
-    std::chrono::nanoseconds longest_delay = std::chrono::milliseconds(1);
+    /// blocking() may take before, and again after, what it calls; an hour at most. Zero: nothing takes time but
+    /// sleeping.
+    dunlin::detail::duration_option longest_delay = std::chrono::milliseconds(1);
     /// How long, in virtual time, goroutines that f leaves behind may take to end by themselves; then they are a leak.
-    std::chrono::nanoseconds grace = std::chrono::minutes(1);
+    dunlin::detail::duration_option grace = std::chrono::minutes(1);
     /// Real time. A goroutine that uses a CPU for this long without calling the runtime, or whose thread sleeps in the
     /// kernel for six times as long, counts as one that does not end.
-    std::chrono::nanoseconds patience = std::chrono::seconds(10);
+    dunlin::detail::duration_option patience = std::chrono::seconds(10);
     /// How many bytes the process may grow by. An execution that allocates for ever, or executions that leave things
     /// behind, end in a failure and not in a machine without memory.
     std::uint64_t max_memory = std::uint64_t{4} << 30;

@@ -125,7 +125,7 @@ static void wait_for_leftovers(const run_options& options) {
     }
     sched::scheduler& s = sched::the_scheduler;
     constexpr std::int64_t shortest_ns = 20'000, longest_ns = 2'000'000;
-    const std::int64_t until = deadline_in(std::chrono::duration_cast<std::chrono::nanoseconds>(options.at_end_limit));
+    const std::int64_t until = deadline_in(options.at_end_limit);
     if (until == wait_limit::never) {
         s.lock.lock();
         s.main_returned = false;  // run() goes on waiting, so a deadlock must be reported; a limit ends any wait

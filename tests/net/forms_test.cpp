@@ -1,7 +1,9 @@
 // forms_test.cpp - that each call has its form with an error_code, and one with a context if it can take long; and how
 // errors call what they are about.
+#include <cmath>
 #include <fcntl.h>
 #include <functional>
+#include <stdexcept>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -230,6 +232,14 @@ TEST_F(NetForms, PacketSocketsHaveAll) {
             error_of([&](std::error_code& ec) { net::dial_packet("udp", "localhost:1", over, ec); }), is_cancelled);
         EXPECT_EQ(error_of([](std::error_code& ec) { net::dial_packet("udp", "localhost:1", -1s, ec); }),
             std::errc::timed_out);
+        const auto for_ever = std::chrono::hours::max();
+        EXPECT_TRUE(net::dial_packet("udp", "localhost:1", for_ever));
+        EXPECT_EQ(error_of([&](std::error_code& ec) { net::dial_packet("udp", "localhost:1", for_ever, ec); }),
+            std::error_code());
+        const std::chrono::duration<double> no_number(std::nan(""));
+        EXPECT_EQ(error_of([&](std::error_code& ec) { net::dial_packet("udp", "localhost:1", no_number, ec); }),
+            std::errc::invalid_argument);
+        EXPECT_THROW(net::dial_packet("udp", "localhost:1", no_number), std::invalid_argument);
         EXPECT_EQ(code_of([&] { net::dial_packet("udp", "localhost:1", over); }), is_cancelled);
         EXPECT_EQ(code_of([&] { net::listen_packet("udp", "a.name.invalid:0", over); }), is_cancelled);
 

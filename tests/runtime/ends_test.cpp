@@ -469,4 +469,20 @@ TEST_P(Ends, RunDoesNotWaitLongerThanItsLimit) {
     EXPECT_FALSE(ended);
 }
 
+// As many nanoseconds do not fit: std would make a negative number of them.
+TEST_P(Ends, RunWaitsForEverIfItsLimitIsTheLongestOfAnyUnit) {
+    std::atomic<bool> ended{false};
+    constexpr auto longest = std::chrono::hours::max();
+    dunlin::run({.max_procs = procs(), .at_end = dunlin::leftovers::wait, .at_end_limit = longest}, [&] {
+        dunlin::go([&] {
+            dunlin::sleep_for(20ms);
+            ended = true;
+        });
+    });
+    EXPECT_TRUE(ended);
+    dunlin::run_options options;
+    options.at_end_limit = longest;
+    EXPECT_EQ(options.at_end_limit, dunlin::clock::duration::max());
+}
+
 }  // namespace
