@@ -32,6 +32,7 @@ using sim::failure_kind;
 
 constexpr unsigned deepest = 64;
 constexpr unsigned most_detours = 1000;
+constexpr std::chrono::nanoseconds longest_allowed_delay = std::chrono::hours(1);
 constexpr std::int64_t settle_ns = 2'000'000'000;  // how long goroutines and timers may still take to go away
 
 platform::atomic<bool> busy{false};
@@ -192,6 +193,9 @@ void check_options(const sim::options& o) {
         throw std::invalid_argument("dunlin::sim: options::max_memory is 0: the process could not grow at all");
     if (o.max_steps == 0) throw std::invalid_argument("dunlin::sim: options::max_steps is 0: nothing could be run");
     if (o.patience.count() <= 0) throw std::invalid_argument("dunlin::sim: options::patience is not positive");
+    // Virtual time would come to its end.
+    if (o.longest_delay > longest_allowed_delay)
+        throw std::invalid_argument("dunlin::sim: options::longest_delay is more than an hour");
 }
 
 std::string counted(std::uint64_t n, const std::string& what) {

@@ -611,7 +611,7 @@ void simulation::watch(std::int64_t now_ns) noexcept {
     const std::int64_t patience_ns = patience_ns_.load(std::memory_order_relaxed);
     const bool computes = cpu_ns - seen_cpu_ns_ >= patience_ns;
     // A thread that waits for a CPU has not used up its patience.
-    if (!computes && (now_ns - seen_ns_ < asleep_factor * patience_ns || platform::thread_is_running(tid))) return;
+    if (!computes && ((now_ns - seen_ns_) / asleep_factor < patience_ns || platform::thread_is_running(tid))) return;
     phase expected = phase::running;
     if (!phase_.compare_exchange_strong(expected, phase::abandoned, std::memory_order_acq_rel)) return;
     fail(failure_kind::never_ends, computes ? "does not end: a goroutine computes, and calls nothing of the runtime"

@@ -310,6 +310,13 @@ TEST_F(sim_check, AGoroutineThatComputesForEverIsAFailure) {
     EXPECT_NE(r.report.find("does not end"), std::string::npos) << r.report;
 }
 
+TEST_F(sim_check, PatienceMayBeEndless) {
+    // Longer than several looks at whether the execution goes on.
+    const sim::result r = sim::explore({.seeds = 1, .patience = std::chrono::hours::max()},
+        [] { std::this_thread::sleep_for(300ms); });
+    EXPECT_EQ(r.kind, kind::none) << r.report;
+}
+
 // The next one is not refused because a timer is armed.
 TEST_F(sim_check, AnExecutionThatIsGivenUpLeavesNoTimer) {
     static std::atomic<bool> never;
@@ -449,6 +456,9 @@ TEST_F(sim_check, BadInputIsRefusedInWords) {
         std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.max_steps = 0}, nothing); }).find("max_steps is 0"),
         std::string::npos);
+    EXPECT_NE(refusal<std::invalid_argument>([&] {
+        sim::check({.strategy = sim::exhaustive, .longest_delay = std::chrono::hours::max()}, nothing);
+    }).find("longest_delay is more than an hour"), std::string::npos);
     EXPECT_NE(refusal<std::invalid_argument>([&] { sim::check({.strategy = sim::pct(0)}, nothing); }).find("depth"),
         std::string::npos);
     EXPECT_NE(
