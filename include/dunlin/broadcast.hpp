@@ -163,8 +163,9 @@ public:
     /// Sends to all receivers, and returns how many there are; 0: the value will never be received. Does not block.
     /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Then no receiver gets the value.
     std::size_t send(T value) const {
+        const auto state = kept();
         std::shared_ptr<const T> next = std::make_shared<const T>(std::move(value));
-        const std::ptrdiff_t receivers = state().send(next);
+        const std::ptrdiff_t receivers = state->send(next);
         if (receivers < 0) throw channel_closed("send on closed channel");
         return static_cast<std::size_t>(receivers);
     }
@@ -172,7 +173,7 @@ public:
     /// No more values: receivers get what is left for them, and then nullopt.
     /// Throws    channel_closed if it is closed already.
     void close() const {
-        if (!state().close()) throw channel_closed("close of closed channel");
+        if (!kept()->close()) throw channel_closed("close of closed channel");
     }
     bool closed() const { return state().is_closed(); }
     /// The number of receivers now.
@@ -184,6 +185,11 @@ private:
     detail::broadcast_state<T>& state() const {
         if (end_ == nullptr) throw std::logic_error("dunlin: a broadcast was moved from");
         return *end_->state;
+    }
+    // As that of a watch.
+    std::shared_ptr<detail::broadcast_state<T>> kept() const {
+        static_cast<void>(state());
+        return end_->state;
     }
     std::shared_ptr<detail::broadcast_end<T>> end_;
 };

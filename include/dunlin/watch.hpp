@@ -153,8 +153,9 @@ public:
     /// same.
     /// Throws    channel_closed after close(); what moving T throws; std::bad_alloc. Nothing has changed then.
     void send(T value) const {
+        const auto state = kept();
         auto next = make_version(std::move(value));
-        if (!state().send(next)) throw channel_closed("send on closed channel");
+        if (!state->send(next)) throw channel_closed("send on closed channel");
     }
     /// Changes the value: f(T&) gets a copy, which replaces it. If f returns a bool that is false, nothing is replaced,
     /// and no receiver is woken. Returns whether the value was replaced. If another modify() came first, f is called
@@ -170,15 +171,16 @@ public:
         static_assert(says_whether_or_nothing,
             "dunlin::watch::modify: f changes its argument, a T&, and returns nothing, or a bool: whether it did");
         using outcome = typename detail::watch_state<T>::outcome;
+        const auto state = kept();
         for (;;) {
-            const auto before = state().current();
+            const auto before = state->current();
             auto next = make_version(std::as_const(before->value));
             if constexpr (std::is_same_v<result, bool>) {
                 if (!std::invoke(f, next->value)) return false;
             } else {
                 static_cast<void>(std::invoke(f, next->value));
             }
-            switch (state().replace(next, before)) {
+            switch (state->replace(next, before)) {
             case outcome::done: return true;
             case outcome::closed: throw channel_closed("send on closed channel");
             case outcome::changed: break;
@@ -193,7 +195,7 @@ public:
     /// No more values: receivers get the last one if they have not received it, and then nullopt.
     /// Throws    channel_closed if it is closed already.
     void close() const {
-        if (!state().close()) throw channel_closed("close of closed channel");
+        if (!kept()->close()) throw channel_closed("close of closed channel");
     }
     bool closed() const { return state().is_closed(); }
     /// The number of receivers now.
@@ -208,6 +210,12 @@ private:
     detail::watch_state<T>& state() const {
         if (end_ == nullptr) throw std::logic_error("dunlin: a watch was moved from");
         return *end_->state;
+    }
+    // For the calls that receivers take notice of: one of them may destroy the last handle while the call is still on
+    // its way out of the lock.
+    std::shared_ptr<detail::watch_state<T>> kept() const {
+        static_cast<void>(state());
+        return end_->state;
     }
 
     std::shared_ptr<detail::watch_end<T>> end_;

@@ -1,8 +1,11 @@
 // notify, watch and broadcast: what happens is told to one, to all, or as the latest value.
+#include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <dunlin/dunlin.hpp>
@@ -559,6 +562,52 @@ TEST_P(Broadcast, NothingIsLostWithoutAWord) {
         group.wait();
         for (std::thread& t : threads) dunlin::blocking([&] { t.join(); });
         EXPECT_EQ(b.receiver_count(), 0u);
+    });
+}
+
+// The first of these that is destroyed calls `end`.
+struct ends_its_publisher {
+    static inline int alive = 0;
+    static inline std::function<void()> end;
+    ends_its_publisher() { ++alive; }
+    ends_its_publisher(const ends_its_publisher&) { ++alive; }
+    ~ends_its_publisher() {
+        if (const auto f = std::exchange(end, nullptr)) f();
+        --alive;
+    }
+};
+
+// A receiver may destroy the last handle as soon as it has the value, while the send is on its way out of the lock.
+// Seen in a call between that and the send's return, which is the destructor of the value that was there before.
+template <class Make, class Change>
+void keeps_its_state(Make make, Change change) {
+    auto publisher = std::make_unique<decltype(make())>(make());
+    auto followed = std::make_optional(publisher->subscribe());
+    publisher->send({});
+    ends_its_publisher::end = [&] {
+        const int before = ends_its_publisher::alive;
+        publisher.reset();
+        followed.reset();
+        EXPECT_EQ(ends_its_publisher::alive, before) << "the new value is gone, and the lock with it";
+    };
+    change(*publisher);
+    EXPECT_EQ(publisher, nullptr);
+    EXPECT_EQ(ends_its_publisher::alive, 0);
+}
+
+TEST_P(Watch, MayEndAsSoonAsItsValueIsThere) {
+    run([] {
+        using watch = dunlin::watch<ends_its_publisher>;
+        const auto make = [] { return watch({}); };
+        keeps_its_state(make, [](const watch& w) { w.send({}); });
+        keeps_its_state(make, [](const watch& w) { w.modify([](ends_its_publisher&) {}); });
+    });
+}
+
+TEST_P(Broadcast, MayEndAsSoonAsItsValueIsThere) {
+    run([] {
+        using broadcast = dunlin::broadcast<ends_its_publisher>;
+        keeps_its_state([] { return broadcast(1); }, [](const broadcast& b) { b.send({}); });
     });
 }
 
