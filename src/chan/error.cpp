@@ -1,6 +1,8 @@
 // error.cpp - the category of dunlin::errc.
 #include <dunlin/error.hpp>
 
+#include <new>
+
 namespace dunlin::inline v0_1 {
 
 namespace {
@@ -37,8 +39,10 @@ public:
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    static const category the_category;
-    return the_category;
+    // Never destroyed: codes that still exist at the end of the program refer to it. Nor allocated, which may fail.
+    alignas(category) static unsigned char place[sizeof(category)];
+    static const category& c = *::new (place) category;
+    return c;
 }
 
 channel_closed::~channel_closed() = default;

@@ -14,12 +14,18 @@ namespace dunlin::inline v0_1 {
 namespace {
 
 platform::ranked_lock<platform::lock_rank::registry> lock;
-std::optional<cancellable> current;  // lock; made by the first that asks
+
+// Never destroyed: a static object may ask at the end of the program.
+constinit union never_destroyed {
+    std::optional<cancellable> current;  // lock; made by the first that asks
+    constexpr never_destroyed() : current() {}
+    ~never_destroyed() {}
+} of_run;
 
 std::optional<cancellable> find() {
     const park::runtime_section inside;
     const std::scoped_lock guard(lock);
-    return current;
+    return of_run.current;
 }
 
 }  // namespace
@@ -30,8 +36,8 @@ context run_context() {
     auto fresh = context::background().with_cancel();
     const park::runtime_section inside;
     const std::scoped_lock guard(lock);
-    if (!current) current = fresh;
-    return *current;
+    if (!of_run.current) of_run.current = fresh;
+    return *of_run.current;
 }
 
 void cancel_run_context() {
@@ -42,7 +48,7 @@ void cancel_run_context() {
 void forget_run_context() noexcept {
     std::optional<cancellable> last;  // destroyed after the lock is released
     const std::scoped_lock guard(lock);
-    last.swap(current);
+    last.swap(of_run.current);
 }
 
 }  // namespace dunlin

@@ -232,6 +232,25 @@ int static_destructor_uses_the_runtime() {
     return 0;
 }
 
+// It was made before the library's own static objects, so it is destroyed after them.
+struct last_reader {
+    std::error_code code;
+    dunlin::context of_run;
+    ~last_reader() {
+        if (!code) return;
+        if (code.message() != "closed" || code.category().name() != std::string("dunlin")) _exit(3);
+        if (dunlin::run_context() != of_run || of_run.is_done()) _exit(4);
+        std::fputs("read\n", stderr);
+    }
+};
+last_reader the_last_reader;
+
+int static_destructor_reads_what_it_has_kept() {
+    the_last_reader.code = dunlin::errc::closed;
+    the_last_reader.of_run = dunlin::run_context();
+    return 0;
+}
+
 // Two wait for one listener, a static object's: the turn of the one is handed on to the other at the end.
 int exit_while_goroutines_accept() {
     static dunlin::net::listener l = dunlin::net::listen("tcp", "127.0.0.1:0");
@@ -626,6 +645,7 @@ constexpr support::scenario all[] = {
         static_destructor_uses_the_runtime_after_exit_in_a_goroutine},
     {"a_goroutine_waits_for_the_thread_that_exits", a_goroutine_waits_for_the_thread_that_exits},
     {"static_destructor_uses_the_runtime_without_run", static_destructor_uses_the_runtime_without_run},
+    {"static_destructor_reads_what_it_has_kept", static_destructor_reads_what_it_has_kept},
     {"static_objects_wait_for_goroutines", static_objects_wait_for_goroutines},
     {"static_objects_wait_after_an_unrelated_run", static_objects_wait_after_an_unrelated_run},
     {"a_static_object_waits_for_a_goroutine_of_a_run", a_static_object_waits_for_a_goroutine_of_a_run},

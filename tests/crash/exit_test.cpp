@@ -143,6 +143,12 @@ TEST_F(StaticDestructors, MayUseTheRuntimeWithoutRun) {
     EXPECT_NE(r.err.find("destroyed"), std::string::npos) << r;
 }
 
+TEST_F(StaticDestructors, MayReadErrorCodesAndTheContextOfTheRun) {
+    const auto r = leave("static_destructor_reads_what_it_has_kept");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.err, "read\n") << r;
+}
+
 TEST_F(StaticDestructors, MayWaitForWhatAPlainThreadHasStarted) {
     for (const char* scenario : {"static_objects_wait_for_goroutines", "static_objects_wait_after_an_unrelated_run"}) {
         const auto r = leave(scenario);
