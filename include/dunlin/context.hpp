@@ -252,7 +252,7 @@ public:
 
     /// Runs f() in a goroutine of its own when the context is done; at once if it is done already. This does not keep
     /// the context alive: if the context is dropped, f never runs (a context of with_value() counts as its parent).
-    /// Throws std::bad_alloc, what copying f throws.
+    /// Throws std::invalid_argument if f is a null function, std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f, std::source_location where = std::source_location::current()) const {
         constexpr bool can_be_called =
@@ -508,6 +508,20 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const contex
         return false;
     });
 }
+
+namespace this_goroutine {
+/// As those of dunlin.
+template <class Rep, class Period>
+void sleep_for(const std::chrono::duration<Rep, Period>& d, const context& ctx,
+    std::source_location where = std::source_location::current()) {
+    dunlin::sleep_for(d, ctx, where);
+}
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const context& ctx,
+    std::source_location where = std::source_location::current()) {
+    dunlin::sleep_until(t, ctx, where);
+}
+}  // namespace this_goroutine
 
 /// The context of the current run(). It is done when the main goroutine has ended, if run_options::at_end is
 /// leftovers::cancel_and_wait. A goroutine that outlives main waits with it, or derives its own context from it, to

@@ -25,6 +25,7 @@ using std::future_errc;
 using std::future_error;
 using std::future_status;
 using std::make_error_code;
+using std::make_error_condition;
 
 template <class T>
 class shared_future;

@@ -66,8 +66,8 @@ public:
     /// Starts a goroutine that calls f(token, args...) if f takes a std::stop_token first, else f(args...).
     ///
     /// f, args   Decay-copied as by std::thread, and destroyed on the goroutine when f has returned.
-    /// Throws    As go(), and std::bad_alloc for the token. But an empty std::function is called, which ends the
-    ///           process, as with std's.
+    /// Throws    As go(), and std::bad_alloc for the token (std: std::system_error). But an empty std::function is
+    ///           called, which ends the process, as with std's.
     template <class F, class... Args>
         requires(!std::same_as<std::remove_cvref_t<F>, jthread> && detail::not_options<F>)
     [[gnu::always_inline]] explicit jthread(F&& f, Args&&... args) {

@@ -72,7 +72,11 @@ public:
     /// The same until `ctx` is done: throws context_cancelled then; the arrival counts all the same. Throws
     /// std::bad_alloc.
     void arrive_and_wait(const context& ctx, std::source_location where = std::source_location::current()) {
-        count_down();
+        arrive_and_wait(1, ctx, where);
+    }
+    void arrive_and_wait(std::ptrdiff_t n, const context& ctx,
+        std::source_location where = std::source_location::current()) {
+        count_down(n);
         wait(ctx, where);
     }
 

@@ -81,7 +81,8 @@ public:
 
     /// Calls f() here and returns its result; or, if a call with this key is under way, waits for that call's result.
     /// Blocks    The goroutine, never its thread; on a plain thread, that thread.
-    /// Throws    What f throws; goroutine_exited; std::bad_alloc; what copying the key and T throws.
+    /// Throws    What f throws; goroutine_exited; std::invalid_argument if f is a null function; std::bad_alloc; what
+    ///           copying the key and T throws.
     template <std::invocable F>
     T call(const Key& key, F&& f, std::source_location where = std::source_location::current()) {
         detail::check_function(f, "dunlin::singleflight::call");

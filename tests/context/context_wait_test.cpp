@@ -394,7 +394,9 @@ TEST_P(ContextWait, EndsWaitsOfGoroutinesAndThreads) {
                 switch (how) {
                 case 0: EXPECT_EQ(end_of([&] { c.recv(ctx); }), "cancelled, chan receive"); break;
                 case 1: EXPECT_EQ(ctx.done().recv(), std::nullopt); break;
-                case 2: EXPECT_EQ(end_of([&] { dunlin::sleep_for(1h, ctx); }), "cancelled, sleep"); break;
+                case 2:
+                    EXPECT_EQ(end_of([&] { dunlin::this_goroutine::sleep_for(1h, ctx); }), "cancelled, sleep");
+                    break;
                 case 3: EXPECT_EQ(dunlin::select(dunlin::on_recv(c), dunlin::on_done(ctx)), 1u); break;
                 default:
                     EXPECT_EQ(

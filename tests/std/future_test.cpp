@@ -98,6 +98,7 @@ TEST_P(Promise, OfEveryKindToAWaiter) {
 
 TEST_P(Promise, ErrorsOfBothSides) {
     EXPECT_EQ(dunlin::make_error_code(future_errc::no_state).category(), dunlin::future_category());
+    EXPECT_EQ(dunlin::make_error_condition(future_errc::no_state), dunlin::make_error_code(future_errc::no_state));
     dunlin::promise<void> kept, spare;
     auto done = kept.get_future();
     dunlin::swap(kept, spare);

@@ -55,6 +55,7 @@ TEST_P(DoneContext, LeavesAloneWhatCanBeHadAtOnce) {
         dunlin::task_group().wait(over_);
         dunlin::latch(0).wait(over_);
         dunlin::latch(1).arrive_and_wait(over_);
+        dunlin::latch(2).arrive_and_wait(2, over_);
         dunlin::barrier<>(1).arrive_and_wait(over_);
         dunlin::promise<int> p;
         auto f = p.get_future();
