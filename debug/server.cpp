@@ -169,19 +169,29 @@ void stop_our_recorder(server_state& s) {
 
 // The recorder costs something: it ends when it has not been asked for in a while.
 void end_unwatched_recorder(server_state& s) {
-    for (;;) {
+    for (bool can_wait = true;;) {
         try {
             sleep_for(std::chrono::seconds(1), s.ctx);
         } catch (const context_cancelled&) {  // the server ends, and close() stops the recorder
             return;
+        } catch (const std::bad_alloc&) {
+            can_wait = false;
         }
         const std::unique_lock turn(s.one_at_a_time);
-        if (s.traces) continue;
-        if (s.records && clock::now() - s.recorder_asked <= recorder_lasts) continue;
-        stop_our_recorder(s);
+        if (can_wait && s.traces) continue;
+        if (can_wait && s.records && clock::now() - s.recorder_asked <= recorder_lasts) continue;
+        if (!s.traces) stop_our_recorder(s);
         s.watches_recorder = false;
         return;
     }
+}
+
+// one_at_a_time is held.
+void watch_recorder(server_state& s) {
+    if (s.watches_recorder) return;
+    s.goroutines.go(
+        {.name = "dunlin::debug recorder"}, [self = s.shared_from_this()] { end_unwatched_recorder(*self); });
+    s.watches_recorder = true;
 }
 
 // What the flight recorder has kept, the program's own or ours.
@@ -192,14 +202,34 @@ reply last_events(server_state& s) {
     if (s.traces) return failure(409, "a trace of some seconds is being made");
     s.recorder_asked = clock::now();
     if (start_our_recorder(s, recorder_bytes)) {
-        if (!std::exchange(s.watches_recorder, true)) {
-            s.goroutines.go(
-                {.name = "dunlin::debug recorder"}, [self = s.shared_from_this()] { end_unwatched_recorder(*self); });
+        try {
+            watch_recorder(s);
+        } catch (const std::bad_alloc&) {
+            stop_our_recorder(s);
+            throw;
         }
         sleep_for(first_look, s.ctx);
     }
     return recorded();
 }
+
+// The recorder of a trace of some seconds, which ends with it.
+class long_trace {
+public:
+    // `turn` is held.
+    long_trace(server_state& s, std::unique_lock<mutex>& turn) noexcept : server_(s), turn_(turn) { s.traces = true; }
+    ~long_trace() {
+        if (!turn_.owns_lock()) turn_.lock();
+        server_.traces = false;
+        stop_our_recorder(server_);
+    }
+    long_trace(const long_trace&) = delete;
+    long_trace& operator=(const long_trace&) = delete;
+
+private:
+    server_state& server_;
+    std::unique_lock<mutex>& turn_;
+};
 
 // A trace of some seconds, by a recorder that is large enough for most programs. Other requests are answered meanwhile.
 reply trace_of(server_state& s, const request& asked) {
@@ -213,19 +243,15 @@ reply trace_of(server_state& s, const request& asked) {
     if (!start_our_recorder(s, bytes)) {
         return failure(409, "a trace or the flight recorder runs already: /trace is what the recorder has kept");
     }
-    s.traces = true;
+    const long_trace now(s, turn);
     turn.unlock();
-    bool ended = false;
     try {
         sleep_for(std::chrono::seconds(seconds), s.ctx);
     } catch (const context_cancelled&) {
-        ended = true;
+        return failure(503, "the server ends");
     }
     turn.lock();
-    s.traces = false;
-    reply r = ended ? failure(503, "the server ends") : recorded();
-    stop_our_recorder(s);
-    return r;
+    return recorded();
 }
 
 reply profile(const std::string& name, const request& asked) {
@@ -353,7 +379,7 @@ void say_goodbye(const server_state& s, net::stream& client) {
 void serve_one(server_state& s, net::stream client) {
     try {
         request asked;
-        client.set_read_deadline(clock::now() + s.options.request_limit);
+        client.set_read_deadline(s.options.request_limit);
         reply r = receive(s, client, asked);
         if (r.status == 200) {
             try {
@@ -362,7 +388,7 @@ void serve_one(server_state& s, net::stream client) {
                 r = failure(500, e.what());
             }
         }
-        client.set_write_deadline(clock::now() + s.options.reply_limit);
+        client.set_write_deadline(s.options.reply_limit);
         client.write_all(to_bytes(r, asked.head_only), s.ctx);
         say_goodbye(s, client);
     } catch (const std::exception&) {  // the client has gone, or the server ends
@@ -371,22 +397,43 @@ void serve_one(server_state& s, net::stream client) {
 
 void turn_away(const server_state& s, net::stream client) {
     std::error_code ignored;
-    client.set_write_deadline(clock::now() + goodbye_limit, ignored);
-    client.write_all(to_bytes(failure(503, "too many requests at once"), false), s.ctx, ignored);
-    say_goodbye(s, client);
+    try {
+        client.set_write_deadline(clock::now() + goodbye_limit, ignored);
+        client.write_all(to_bytes(failure(503, "too many requests at once"), false), s.ctx, ignored);
+        say_goodbye(s, client);
+    } catch (const std::bad_alloc&) {  // it is closed without a word
+    }
+}
+
+net::stream next_client(server_state& s, std::error_code& ec) {
+    try {
+        return s.listener.accept(s.ctx, ec);
+    } catch (const std::bad_alloc&) {
+        ec = std::make_error_code(std::errc::not_enough_memory);
+        return {};
+    }
+}
+
+// After a fault that may pass.
+void wait_a_little() noexcept {
+    try {
+        sleep_for(goodbye_limit);
+    } catch (const std::bad_alloc&) {
+        yield();
+    }
 }
 
 void accept_all(const std::shared_ptr<server_state>& s) {
     for (;;) {
         std::error_code ec;
-        net::stream client = s->listener.accept(s->ctx, ec);
+        net::stream client = next_client(*s, ec);
         if (s->ctx.is_done()) return;
         if (ec) {
-            sleep_for(goodbye_limit);  // no memory, or another fault that may pass
+            wait_a_little();
             continue;
         }
         const unsigned others = s->connections.load(std::memory_order_relaxed);
-        if (others >= 2 * s->options.connections) continue;  // too many even to be told that there is no room
+        if (others / 2 >= s->options.connections) continue;  // too many even to be told that there is no room
         s->connections.fetch_add(1, std::memory_order_relaxed);
         try {
             const bool welcome = others < s->options.connections;

@@ -265,6 +265,16 @@ TEST_P(Server, TooManyAreTurnedAway) {
     });
 }
 
+TEST_P(Server, TheGreatestLimitsAreNone) {
+    run([] {
+        using std::chrono::nanoseconds;
+        const debug::server s = debug::serve("127.0.0.1:0",
+            {.connections = 1u << 31, .request_limit = nanoseconds::max(), .reply_limit = nanoseconds::max()});
+        EXPECT_EQ(status_of(get(s, "/metrics")), 200);
+        EXPECT_EQ(status_of(get(s, "/dump")), 200);
+    });
+}
+
 TEST_P(Server, CloseEndsEverythingAndLeavesNothing) {
     run([] {
         std::string address;
