@@ -154,6 +154,9 @@ void add_trusted(SSL_CTX* c, std::string_view pem, const std::string& where) {
     while (x509_ptr ca = next_certificate(bio.get())) authorities.push_back(std::move(ca));
     if (authorities.empty()) refuse("trusted certificate", where);
     expect_end("trusted certificate", where);
+    // A chain may end at each of them, also at one that another authority has signed.
+    if (X509_STORE_set_flags(SSL_CTX_get_cert_store(c), X509_V_FLAG_PARTIAL_CHAIN) != 1)
+        refuse("trusted certificate", where);
     for (const x509_ptr& ca : authorities) {
         // The second call is for servers: they send the names of these authorities to clients, which choose their
         // certificate by them.

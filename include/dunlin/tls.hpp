@@ -10,12 +10,14 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <utility>
 
+#include <dunlin/clock.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/io.hpp>
 #include <dunlin/net.hpp>
@@ -79,7 +81,9 @@ public:
     void replace_certificate(const std::string& certificate_file, const std::string& key_file);
     void replace_certificate_from_memory(std::string_view certificate_pem, std::string_view key_pem);
 
-    /// Trusts these authorities, and no longer the system's. May be called several times.
+    /// Trusts these certificates, and no longer the system's authorities. May be called several times. Each is a root:
+    /// a chain may end at it, also if another authority has signed it (an intermediate one, or the peer's own
+    /// certificate).
     config& trust(const std::string& file);
     config& trust_from_memory(std::string_view pem);
 
@@ -111,6 +115,10 @@ public:
     /// periods (a week, with the default), however often the session was resumed. With TLS 1.3 each resumption brings a
     /// new ticket.
     config& session_tickets(unsigned count, std::chrono::nanoseconds key_period = std::chrono::hours(2));
+    template <class Rep, class Period>
+    config& session_tickets(unsigned count, const std::chrono::duration<Rep, Period>& key_period) {
+        return session_tickets(count, dunlin::detail::to_nanoseconds(key_period));
+    }
 
     /// OpenSSL's object, for all settings that are not here. It does not hold the certificates: each connection is
     /// given those that the config has then.
@@ -416,10 +424,25 @@ DUNLIN_API stream server(net::stream connection, const config& c, std::error_cod
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c = config::client());
 DUNLIN_API stream dial(
     std::string_view network, std::string_view address, const config& c, std::chrono::nanoseconds timeout);
+template <class Rep, class Period>
+stream dial(std::string_view network, std::string_view address, const config& c,
+    const std::chrono::duration<Rep, Period>& timeout) {
+    return dial(network, address, c, dunlin::detail::to_nanoseconds(timeout));
+}
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx);
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, std::error_code& ec);
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c,
     std::chrono::nanoseconds timeout, std::error_code& ec);
+template <class Rep, class Period>
+stream dial(std::string_view network, std::string_view address, const config& c,
+    const std::chrono::duration<Rep, Period>& timeout, std::error_code& ec) {
+    try {
+        return dial(network, address, c, dunlin::detail::to_nanoseconds(timeout), ec);
+    } catch (const std::invalid_argument&) {  // not a number
+        ec = std::make_error_code(std::errc::invalid_argument);
+        return {};
+    }
+}
 DUNLIN_API stream dial(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
     std::error_code& ec);
 
@@ -467,13 +490,21 @@ private:
     std::unique_ptr<config> config_;
 };
 
-/// As net::listen(). Throws io_error.
+/// As net::listen(): a context ends the resolving. Throws io_error; context_cancelled.
 DUNLIN_API listener listen(
     std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
     const net::listen_options& options, std::error_code& ec);
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
+    const dunlin::context& ctx, const net::listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
+    const dunlin::context& ctx, const net::listen_options& options, std::error_code& ec);
 inline listener listen(std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
     return listen(network, address, c, net::listen_options(), ec);
+}
+inline listener listen(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
+    std::error_code& ec) {
+    return listen(network, address, c, ctx, net::listen_options(), ec);
 }
 
 }  // namespace dunlin::tls

@@ -195,6 +195,38 @@ TEST_P(TlsIdentity, AChainWithAnIntermediateAuthorityIsFollowed) {
     });
 }
 
+TEST_P(TlsIdentity, WhatIsTrustedIsARootWhateverHasSignedIt) {
+    run([] {
+        const identity middle = the_authority().make({.names = "", .common_name = "middle", .authority = true});
+        const identity leaf = tls_test::make_identity({}, &middle);
+        const auto whole = tls::config::server_from_memory(leaf.certificate + middle.certificate, leaf.key);
+        EXPECT_EQ(meet(client_that_trusts(middle), whole).client, "");
+        EXPECT_EQ(meet(client_that_trusts(middle), server_of(leaf)).client, "");
+        EXPECT_EQ(meet(client_that_trusts(leaf), server_of(leaf)).client, "") << "the server's own certificate";
+        EXPECT_EQ(meet(client_that_trusts(leaf), server_of(leaf), "example.org").client,
+            "tls handshake with example.org: certificate verify failed: hostname mismatch");
+        // All others are refused, also those of the authority that has signed what is trusted.
+        EXPECT_NE(meet(client_that_trusts(middle), server_of(localhost())).client.find("certificate verify failed"),
+            std::string::npos);
+        const identity another = tls_test::make_identity({}, &middle);
+        EXPECT_NE(meet(client_that_trusts(leaf), server_of(another)).client.find("certificate verify failed"),
+            std::string::npos);
+        const identity old = tls_test::make_identity({.ends_s = last_expired_s}, &middle);
+        EXPECT_EQ(meet(client_that_trusts(middle), server_of(old)).client,
+            "tls handshake with localhost: certificate verify failed: certificate has expired");
+        // Servers judge their clients by the same rule.
+        auto strict = server_of(localhost());
+        strict.trust_from_memory(middle.certificate).require_client_certificate();
+        auto cc = client_that_trusts(the_authority().ca);
+        const identity known = tls_test::make_identity({.names = "", .for_client = true}, &middle);
+        cc.certificate_from_memory(known.certificate, known.key);
+        EXPECT_EQ(meet(cc, strict).server, "");
+        const identity stranger = the_authority().make({.names = "", .for_client = true});
+        cc.certificate_from_memory(stranger.certificate, stranger.key);
+        EXPECT_NE(meet(cc, strict).server.find("certificate verify failed"), std::string::npos);
+    });
+}
+
 TEST_P(TlsIdentity, TheConditionsTellWhatItWas) {
     run([] {
         auto l = tls::listen("tcp", "127.0.0.1:0", server_of(localhost()));

@@ -1,6 +1,7 @@
 // stream_test.cpp - what a TLS stream carries, how it waits, and how it ends.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include <openssl/ssl.h>
@@ -160,6 +161,39 @@ TEST_P(TlsStream, DialAndListenAgreeOnVersionCipherAndProtocol) {
         EXPECT_EQ(c.peer_certificate(), localhost().certificate);
         c.write_all("x");
         served.get();
+    });
+}
+
+TEST_P(TlsStream, DialTakesEveryDuration) {
+    run([] {
+        auto l = tls::listen("tcp", "127.0.0.1:0", server_config());
+        const std::string address = l.local_address().to_string();
+        auto served = dunlin::spawn([&] {
+            std::error_code ec;
+            for (int i = 0; i < 3; ++i) l.accept().handshake(ec);
+        });
+        EXPECT_TRUE(tls::dial("tcp", address, client_config(), std::chrono::seconds::max()));
+        EXPECT_TRUE(tls::dial("tcp", address, client_config(), std::chrono::duration<double>(20)));
+        std::error_code ec;
+        EXPECT_TRUE(tls::dial("tcp", address, client_config(), std::chrono::hours::max(), ec)) << ec.message();
+        served.get();
+        const std::chrono::duration<double> no_number(std::nan(""));
+        EXPECT_FALSE(tls::dial("tcp", address, client_config(), no_number, ec));
+        EXPECT_EQ(ec, std::errc::invalid_argument);
+        EXPECT_THROW(tls::dial("tcp", address, client_config(), no_number), std::invalid_argument);
+    });
+}
+
+TEST_P(TlsStream, AContextEndsTheResolvingOfAListener) {
+    run([] {
+        const auto ctx = dunlin::with_cancel(dunlin::context::background());
+        EXPECT_TRUE(tls::listen("tcp", "127.0.0.1:0", server_config(), ctx).is_open());
+        std::error_code ec;
+        EXPECT_TRUE(tls::listen("tcp", "127.0.0.1:0", server_config(), ctx, ec).is_open()) << ec.message();
+        ctx.cancel();
+        EXPECT_THROW(tls::listen("tcp", "a.name.invalid:1", server_config(), ctx), dunlin::context_cancelled);
+        EXPECT_FALSE(tls::listen("tcp", "a.name.invalid:1", server_config(), ctx, ec).is_open());
+        EXPECT_EQ(ec, dunlin::errc::cancelled);
     });
 }
 

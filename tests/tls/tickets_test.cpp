@@ -217,6 +217,17 @@ TEST_P(TlsTickets, StayThoseOfTheConfigIfACallbackChoosesAnotherContext) {
     });
 }
 
+TEST_P(TlsTickets, AKeyMayServeForEver) {
+    run([] {
+        auto sc = server_config();
+        sc.session_tickets(1, std::chrono::hours::max());
+        auto client = client_config();
+        SSL_CTX_clear_options(client.native_handle(), SSL_OP_NO_TICKET);
+        const session_ptr before = visit(sc, client, nullptr).first;
+        EXPECT_TRUE(visit(sc, client, before).second);
+    });
+}
+
 TEST(TlsConfig, MoreTicketsThanAClientTakesAreRefused) {
     auto sc = server_config();
     sc.session_tickets(16);
