@@ -39,7 +39,7 @@ raw_bucket::raw_bucket(std::shared_ptr<connection> c, std::string name, const bu
     const std::string body =
         "{\"name\":" + json_quoted(stream) + ",\"subjects\":[" + json_quoted("$KV." + name_ + ".>") +
         "],\"retention\":\"limits\",\"max_consumers\":-1,\"max_msgs\":-1,\"max_age\":" +
-        std::to_string(o.lifetime.count() * millisecond) + ",\"max_bytes\":" + std::to_string(o.max_bytes) +
+        std::to_string(ns_of(o.lifetime)) + ",\"max_bytes\":" + std::to_string(o.max_bytes) +
         ",\"max_msgs_per_subject\":" + std::to_string(o.history) +
         ",\"discard\":\"new\",\"storage\":" + (o.in_memory ? "\"memory\"" : "\"file\"") +
         ",\"num_replicas\":" + std::to_string(o.replicas) + ",\"duplicate_window\":" +
@@ -58,7 +58,7 @@ raw_bucket::raw_bucket(std::shared_ptr<connection> c, std::string name, const bu
     };
     compare("num_replicas", o.replicas);
     compare("max_msgs_per_subject", o.history);
-    compare("max_age", o.lifetime.count() * millisecond);
+    compare("max_age", ns_of(o.lifetime));
 }
 
 raw_entry raw_bucket::get(const std::string& key, const context& ctx) const {

@@ -12,8 +12,7 @@ namespace dunlin::inline v0_1::nats::detail {
 std::int64_t limit_of(const context& ctx, std::int64_t otherwise) {
     const auto deadline = ctx.deadline();
     if (!deadline) return otherwise;
-    return std::max<std::int64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - clock::now()).count(), 0);
+    return std::max<std::int64_t>(dunlin::detail::nanoseconds_between(clock::now(), *deadline).count(), 0);
 }
 
 void check_not_done(const context& ctx, const char* what) {
@@ -87,7 +86,7 @@ void connection::start(const std::shared_ptr<call>& c, const std::string& subjec
     const std::string reply = answers_to_ + base36(number);
     c->subject = subject.empty() ? reply : subject;  // none: the message is its own answer
     c->request = make_message(c->subject, reply, data, h);
-    c->deadline_ns = now_ns() + limit_ns;
+    c->deadline_ns = later(now_ns(), limit_ns);
     if (c->attempt_ns == 0) c->attempt_ns = 1'000 * millisecond;
     const failure over = locked(mutex_, [&] {
         if (!closed_) {
@@ -205,10 +204,9 @@ void connection::answer(nats::message m) {
 // Asks a server that has been silent for `ping`; any data from it ends its silence. After three times `ping` it is
 // given up.
 void connection::is_it_alive(std::int64_t now) {
-    const std::int64_t ping = std::max<std::int64_t>(options_.ping.count(), 1) * millisecond,
-                       silent = now - loop_->heard_ns();
+    const std::int64_t ping = std::max(ns_of(options_.ping), millisecond), silent = now - loop_->heard_ns();
     if (!loop_->up() || silent < ping || now - asked_ns_ < ping) return;
-    if (silent >= 3 * ping && asked_ns_ > loop_->heard_ns()) return loop_->give_up();
+    if (silent / 3 >= ping && asked_ns_ > loop_->heard_ns()) return loop_->give_up();
     asked_ns_ = now;
     static_cast<void>(publish(inbox() + ".-", "", "", {}, false));  // the message comes back; no call has this number
 }
@@ -224,7 +222,7 @@ void connection::tick() {
         std::lock_guard guard(mutex_);
         if (!loop_->up() && down_since_ == 0) down_since_ = now;
         // The connection may be up again, with came_back() still to be called.
-        gone = !loop_->up() && down_since_ != 0 && now - down_since_ > options_.patience.count() * millisecond;
+        gone = !loop_->up() && down_since_ != 0 && now - down_since_ > ns_of(options_.patience);
         why = last_error_;
         for (auto i = calls_.begin(); i != calls_.end();) {
             call& c = *i->second;
@@ -354,7 +352,7 @@ nats::message connection::ask(const char* what, const std::string& subject, std:
     c->again = again;
     c->hurried = true;
     const std::int64_t limit =
-        limit_of(ctx, options_.confirm.count() * millisecond) + (ctx.deadline() ? 1'000 * millisecond : 0);
+        later(limit_of(ctx, ns_of(options_.confirm)), ctx.deadline() ? 1'000 * millisecond : 0);
     // its parts use undisturbed() too, which is cheaper inside
     undisturbed([&] { start(c, subject, data, h, limit); });
     try {
@@ -379,7 +377,7 @@ void connection::round_trip(const char* what, const context& ctx) {
 
 std::string connection::api(const std::string& what, std::string_view json, const context& ctx, failure* fault) {
     const std::string subject = "$JS.API." + what;
-    const std::int64_t until = now_ns() + limit_of(ctx, options_.confirm.count() * millisecond);
+    const std::int64_t until = later(now_ns(), limit_of(ctx, ns_of(options_.confirm)));
     for (;;) {
         const nats::message answer = ask("jetstream", subject, json, {}, ctx, true, true);
         failure f = failure_of_answer(answer.data());

@@ -261,7 +261,7 @@ void cluster::publish(const std::string& subject, std::string_view data, const h
 message cluster::request(
     const std::string& subject, std::string_view data, const context& ctx, const headers& h) const {
     headers all = h;
-    const std::int64_t limit = detail::limit_of(ctx, connection_->options().confirm.count() * detail::millisecond);
+    const std::int64_t limit = detail::limit_of(ctx, detail::ns_of(connection_->options().confirm));
     all.emplace_back("Dunlin-Timeout-Ms", std::to_string(std::max<std::int64_t>(limit / detail::millisecond, 0)));
     if (const std::string* trace = ctx.value(trace_id)) all.emplace_back("Dunlin-Trace", *trace);
     message answer = connection_->ask("request", subject, data, all, ctx, false, false);

@@ -48,6 +48,7 @@
 #include "dial.h"
 #include "failure.h"
 #include "interest.h"
+#include "limits.h"
 #include "loop.h"
 #include "undisturbed.h"
 

@@ -8,6 +8,8 @@
 
 #include <dunlin/net.hpp>
 
+#include "limits.h"
+
 namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
@@ -106,9 +108,9 @@ options_pointer libnats_options(const std::vector<std::string>& urls, const conn
     if (!o.authorities.empty()) must(natsOptions_LoadCATrustedCertificates(raw, o.authorities.c_str()), o.authorities);
     if (!o.certificate.empty())
         must(natsOptions_LoadCertificatesChain(raw, o.certificate.c_str(), o.key.c_str()), o.certificate);
-    must(natsOptions_SetTimeout(raw, std::max<std::int64_t>(o.timeout.count(), 1)), "timeout");
+    must(natsOptions_SetTimeout(raw, for_libnats(o.timeout)), "timeout");
     must(natsOptions_SetAllowReconnect(raw, false), "reconnect");
-    must(natsOptions_SetPingInterval(raw, std::max<std::int64_t>(o.ping.count(), 1)), "ping");
+    must(natsOptions_SetPingInterval(raw, for_libnats(o.ping)), "ping");
     must(natsOptions_SetMaxPingsOut(raw, 2), "ping");
     must(natsOptions_SetSendAsap(raw, true), "send");  // no flusher thread: our loop writes (loop.h)
     must(natsOptions_UseGlobalMessageDelivery(raw, true), "delivery");

@@ -185,7 +185,7 @@ void puller::inspected(const message_and_failure& f) noexcept {
         c->owner = weak_from_this();
         c->jetstream = c->again = c->hurried = true;
         link_->start(c, "$JS.API.CONSUMER.DURABLE.CREATE." + queue_ + "." + std::string(consumer_name),
-            consumer_body(queue_, settings_.ack_wait.count() * millisecond), {}, 5'000 * millisecond);
+            consumer_body(queue_, ns_of(settings_.ack_wait)), {}, 5'000 * millisecond);
         return;
     }
     locked(mutex_, [&] { inspecting_ = false; });
@@ -240,7 +240,10 @@ void puller::settled(const std::shared_ptr<held>& h) noexcept {
 }
 
 void puller::hand_back(held& h, std::chrono::nanoseconds delay) noexcept {
-    const std::string word = delay.count() > 0 ? "-NAK {\"delay\":" + std::to_string(delay.count()) + "}" : "-NAK";
+    // the server adds it to its time, nanoseconds since 1970
+    constexpr std::int64_t most = std::chrono::nanoseconds(std::chrono::hours(24) * 36'500).count();
+    const std::int64_t ns = std::min<std::int64_t>(delay.count(), most);
+    const std::string word = ns > 0 ? "-NAK {\"delay\":" + std::to_string(ns) + "}" : "-NAK";
     try {
         static_cast<void>(link_->publish(h.reply, "", word, {}, true));
     } catch (...) {
@@ -261,7 +264,7 @@ context puller::context_of(held& h) {
 // ---- prolonging -----------------------------------------------------------------------------------------------------
 
 void puller::tick(std::int64_t now) {
-    const std::int64_t ack_wait = settings_.ack_wait.count() * millisecond;
+    const std::int64_t ack_wait = ns_of(settings_.ack_wait);
     std::vector<std::shared_ptr<held>> due, late;
     bool silent = false;
     locked(mutex_, [&] {
@@ -294,7 +297,7 @@ void puller::prolong(const std::shared_ptr<held>& h, std::int64_t now) {
     const auto c = std::make_shared<prolongation>();
     c->job = h;
     c->began_ns = now;
-    link_->start(c, h->reply, "+WPI", {}, settings_.ack_wait.count() * millisecond);
+    link_->start(c, h->reply, "+WPI", {}, ns_of(settings_.ack_wait));
 }
 
 void puller::lose(const std::shared_ptr<held>& h) noexcept {

@@ -69,7 +69,7 @@ void make_stream(connection& c, const std::string& name, const queue_options& o,
         {"num_replicas", std::to_string(o.replicas)},
         {"max_msgs", std::to_string(o.max_messages)},
         {"max_bytes", std::to_string(o.max_bytes)},
-        {"duplicate_window", std::to_string(o.remember.count() * millisecond)},
+        {"duplicate_window", std::to_string(ns_of(o.remember))},
     };
     std::vector<setting> all = wanted;
     all.push_back({"name", json_quoted(name)});
@@ -91,7 +91,7 @@ std::string consumer_body(const std::string& stream, std::int64_t ack_wait_ns) {
 namespace {
 
 void make_consumer(connection& c, const std::string& name, const queue_options& o, const context& ctx) {
-    const std::int64_t wait = o.ack_wait.count() * millisecond;
+    const std::int64_t wait = ns_of(o.ack_wait);
     const std::string durable(consumer_name);
     make_or_compare(c, name, "CONSUMER.INFO." + name + "." + durable, "CONSUMER.DURABLE.CREATE." + name + "." + durable,
         consumer_body(name, wait), {{"ack_wait", std::to_string(wait)}}, ctx);
@@ -124,7 +124,7 @@ public:
     void send(const std::string& stream, std::string_view data, const headers& h, const context& ctx) {
         check_not_done(ctx, "send_async");
         room_.acquire(ctx);
-        const std::int64_t limit = limit_of(ctx, connection_->options().confirm.count() * millisecond);
+        const std::int64_t limit = limit_of(ctx, ns_of(connection_->options().confirm));
         undisturbed([&] { begin(stream, data, h, limit); });
     }
 
@@ -237,7 +237,7 @@ void raw_queue::send(std::string_view data, const std::string& id, const headers
 
 std::uint64_t send_confirmed(connection& c, const char* what, const std::string& subject, std::string_view data,
     const headers& h, const context& ctx) {
-    const std::int64_t until = now_ns() + limit_of(ctx, c.options().confirm.count() * millisecond);
+    const std::int64_t until = later(now_ns(), limit_of(ctx, ns_of(c.options().confirm)));
     for (;;) {
         const nats::message answer = c.ask(what, subject, data, h, ctx, true, true);
         const failure f = failure_of_answer(answer.data());

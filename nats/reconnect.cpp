@@ -270,7 +270,7 @@ void connection::redial() {
             }
         }
         if (all_refuse) return close({errc::credentials, refusal.words});
-        const std::int64_t wait = std::max<std::int64_t>(options_.reconnect_wait.count(), 1);
+        const std::int64_t wait = std::clamp<std::int64_t>(options_.reconnect_wait.count(), 1, INT64_MAX / 2);
         for (std::int64_t left = wait + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait / 2 + 1));
              left > 0; left -= 10) {
             if (closed()) return;

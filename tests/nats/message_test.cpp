@@ -87,6 +87,26 @@ TEST_F(nats_message, ARequestIsAnsweredWithItsDeadlineAndItsTrace) {
     });
 }
 
+TEST_F(nats_message, TheLongestLimitOfARequestIsNone) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto cluster = nats::connect(servers.urls(), {.confirm = std::chrono::milliseconds::max()});
+        auto server = nats::serve(cluster, "time", [](const nats::message&, const dunlin::context& ctx) {
+            dunlin::sleep_for(200ms);  // the caller looks at its limits meanwhile
+            return std::string(ctx.is_done() ? "over" : "there is time");
+        });
+        EXPECT_EQ(cluster.request("time", "").data(), "there is time");
+        using dunlin::clock;
+        const auto none = dunlin::context::background();
+        const auto late = dunlin::with_deadline(none, clock::time_point::max() - 500ms);
+        EXPECT_EQ(cluster.request("time", "", late).data(), "there is time");
+        const auto early = dunlin::with_deadline(none, clock::time_point::min());
+        EXPECT_THROW(cluster.request("time", "", early), dunlin::context_cancelled);
+        server.close();
+        cluster.close();
+    });
+}
+
 // The words of the error of a request, with its code before them; the answer, if there is no error.
 std::string outcome_of(const nats::cluster& cluster, const std::string& subject, std::string_view data) {
     try {

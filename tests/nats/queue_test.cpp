@@ -112,6 +112,32 @@ TEST_F(nats_queue, RetryComesAgainAfterItsTime) {
     });
 }
 
+TEST_F(nats_queue, TheLongestTimesAreForEver) {
+    nats_servers servers;
+    dunlin::run([&] {
+        using std::chrono::milliseconds, std::chrono::hours;
+        auto cluster = nats::connect(servers.urls(), {.timeout = milliseconds::max(),
+                                                         .patience = milliseconds::max(),
+                                                         .ping = milliseconds::max(),
+                                                         .confirm = milliseconds::max()});
+        auto jobs = cluster.queue<number>("jobs", {.ack_wait = milliseconds::max(), .remember = milliseconds::max()});
+        jobs.send({1});
+        auto consumer = jobs.consume({.in_flight = 1});
+        auto d = consumer.recv_for(hours::max());
+        ASSERT_TRUE(d);
+        EXPECT_EQ((*d)->value, 1);
+        d->retry(hours::max());
+        jobs.send_async({2});
+        EXPECT_TRUE(jobs.flush().empty());
+        d = consumer.recv_for(std::chrono::duration<double>(20));
+        ASSERT_TRUE(d);
+        EXPECT_EQ((*d)->value, 2) << "the first one comes again before its time";
+        d->done();
+        EXPECT_FALSE(consumer.recv_for(100ms));
+        cluster.close();
+    });
+}
+
 TEST_F(nats_queue, RejectedGoesToTheDeadLettersWithReasonAndHistory) {
     nats_servers servers;
     dunlin::run([&] {

@@ -223,6 +223,28 @@ TEST_F(nats_reconnect, WhatIsPublishedMeanwhileIsSentInOrder) {
     });
 }
 
+TEST_F(nats_reconnect, TheLongestWaitBetweenTwoRoundsOfAttemptsIsKept) {
+    nats_servers servers;
+    dunlin::run([&] {
+        auto door = dunlin::net::listen("tcp", "127.0.0.1:0");  // behind which there is no server
+        std::atomic<int> attempts{0};
+        auto counting = dunlin::spawn([&] {
+            std::error_code ec;
+            while (door.accept(ec)) ++attempts;
+        });
+        auto cluster = nats::connect(servers.urls() + ",nats://" + door.local_address().to_string(),
+            {.reconnect_wait = std::chrono::milliseconds::max()});
+        attempts = 0;
+        servers[0].kill();
+        support::eventually([&] { return attempts > 0; });
+        dunlin::sleep_for(300ms);
+        EXPECT_EQ(attempts, 1);
+        cluster.close();
+        door.close();
+        counting.get();
+    });
+}
+
 TEST_F(nats_reconnect, EightMegabytesAreKeptAndNoMore) {
     behind_a_relay([](nats_servers&, relay& between) {
         auto speaker = connect_through(between);

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <dunlin/clock.hpp>
 #include <dunlin/context.hpp>
 #include <dunlin/nats/message.hpp>
 
@@ -38,8 +39,13 @@ public:
     /// Throws    errc::not_confirmed, connection_lost, closed: the job may come again. context_cancelled. After an
     ///           error done() may be called again.
     void done(const dunlin::context& ctx = {});
-    /// Not now: the job will be delivered again after `delay`. Does not wait for an answer.
+    /// Not now: the job will be delivered again after `delay`, a hundred years at most. Does not wait for an answer.
+    /// Throws std::invalid_argument for a time that is not a number.
     void retry(std::chrono::nanoseconds delay = std::chrono::nanoseconds(0));
+    template <class Rep, class Period>
+    void retry(const std::chrono::duration<Rep, Period>& delay) {
+        retry(dunlin::detail::to_nanoseconds(delay));
+    }
     /// Never: puts the job among the dead letters, with this reason. When this returns, the job is there and no longer
     /// in the queue.
     void reject(const std::string& reason, const dunlin::context& ctx = {});

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <dunlin/chan.hpp>
+#include <dunlin/clock.hpp>
 #include <dunlin/select.hpp>
 #include <dunlin/nats/cluster.hpp>
 #include <dunlin/nats/delivery.hpp>
@@ -171,7 +172,7 @@ public:
     /// The same, but waits for `limit` at most, and then returns nullopt.
     template <class Rep, class Period>
     std::optional<delivery<T>> recv_for(const std::chrono::duration<Rep, Period>& limit) {
-        const auto until = clock::now() + limit;
+        const clock::time_point until{clock::duration(dunlin::detail::deadline_in(limit))};
         for (;;) {
             detail::demand waiting(puller_);
             auto h = detail::consuming::ready(*puller_).recv_until(until);
