@@ -103,7 +103,14 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
     };
     struct making final : call {
         void finished(message_and_failure&& f) noexcept override {
-            if (const auto w = owner.lock()) w->made(f.fault ? f.fault : failure_of_answer(f.answer.data()));
+            const auto w = owner.lock();
+            if (!w) return;
+            locked(w->mutex, [&] { w->under_way = false; });
+            try {
+                w->made(f.fault ? f.fault : failure_of_answer(f.answer.data()));
+            } catch (const std::exception&) {
+                // No memory. If there is no consumer, tick() makes the next one.
+            }
         }
         std::weak_ptr<watch_state> owner;
     };
@@ -121,7 +128,6 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
         std::string name;
         const bool go_on = locked(mutex, [&] {
             if (over || under_way) return false;
-            under_way = true;
             consumer = name = unique_name();
             next = 1;
             heard_ns = now_ns();
@@ -136,17 +142,22 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
                 seen == 0
                     ? ",\"deliver_policy\":\"last_per_subject\"}}"
                     : ",\"deliver_policy\":\"by_start_sequence\",\"opt_start_seq\":" + std::to_string(seen + 1) + "}}";
+            under_way = true;
             return true;
         });
         if (!go_on) return;
-        const auto c = std::make_shared<making>();
-        c->owner = weak_from_this();
-        c->jetstream = c->hurried = true;
-        link->start(c, "$JS.API.CONSUMER.CREATE." + stream + "." + name, body, {}, 3'000 * millisecond);
+        try {
+            const auto c = std::make_shared<making>();
+            c->owner = weak_from_this();
+            c->jetstream = c->hurried = true;
+            link->start(c, "$JS.API.CONSUMER.CREATE." + stream + "." + name, body, {}, 3'000 * millisecond);
+        } catch (const std::exception&) {
+            locked(mutex, [&] { under_way = false; });
+            throw;
+        }
     }
 
     void made(const failure& f) {
-        locked(mutex, [&] { under_way = false; });
         if (f.is(errc::stream_missing) || f.is(errc::not_permitted)) flow->end(f);
         // Any other failure is temporary: tick() tries again.
     }
@@ -183,7 +194,7 @@ struct watch_state final : member, sink, std::enable_shared_from_this<watch_stat
         std::string name;
         locked(mutex, [&] {
             over = true;
-            name = consumer;
+            name.swap(consumer);
         });
         flow->end({});
         try {

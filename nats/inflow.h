@@ -25,7 +25,7 @@ struct inflow final : sink {
 
     void arrived(nats::message m) override;
     void taken();
-    void end(const failure& f) noexcept;
+    void end(failure f) noexcept;
     bool refused(const failure& f) override {
         end(f);
         return true;

@@ -107,17 +107,16 @@ void puller::pull() noexcept {
         inbox = inbox_;
     });
     if (batch == 0) return;
-    if (deaf) {
-        try {
-            inbox = listen();
-        } catch (const error&) {  // closed
-            return locked(mutex_, [&] { requested_ = 0; });
-        }
+    try {
+        if (deaf) inbox = listen();
+        const std::string body = "{\"batch\":" + std::to_string(batch) +
+                                 ",\"expires\":" + std::to_string(expires_ns) +
+                                 ",\"idle_heartbeat\":" + std::to_string(heartbeat_ns) + "}";
+        static_cast<void>(link_->publish(
+            "$JS.API.CONSUMER.MSG.NEXT." + queue_ + "." + std::string(consumer_name), inbox, body, {}, true));
+    } catch (const std::exception&) {  // it is closed, or there is no memory, and tick() tries again
+        locked(mutex_, [&] { requested_ = 0; });
     }
-    const std::string body = "{\"batch\":" + std::to_string(batch) + ",\"expires\":" + std::to_string(expires_ns) +
-        ",\"idle_heartbeat\":" + std::to_string(heartbeat_ns) + "}";
-    static_cast<void>(link_->publish(
-        "$JS.API.CONSUMER.MSG.NEXT." + queue_ + "." + std::string(consumer_name), inbox, body, {}, true));
 }
 
 void puller::arrived(nats::message m, const intake& at) {
@@ -169,27 +168,38 @@ void puller::status(int code, const std::string& words) {
 void puller::inspect() {
     const bool first = locked(mutex_, [&] { return !closed_ && !std::exchange(inspecting_, true); });
     if (!first) return;
-    const auto c = std::make_shared<inspection>();
-    c->owner = weak_from_this();
-    c->jetstream = c->again = c->hurried = true;
-    link_->start(c, "$JS.API.CONSUMER.INFO." + queue_ + "." + std::string(consumer_name), "", {}, 5'000 * millisecond);
-}
-
-void puller::inspected(const message_and_failure& f) noexcept {
-    const failure said = f.fault ? f.fault : failure_of_answer(f.answer.data());
-    if (said.is(errc::stream_missing)) {
-        const bool stream_is_there = said.words.find("consumer") != said.words.npos;
-        if (!stream_is_there) return stop(said);
-        // Only the consumer is missing: it is made again. Its jobs are in the stream.
+    try {
         const auto c = std::make_shared<inspection>();
         c->owner = weak_from_this();
         c->jetstream = c->again = c->hurried = true;
-        link_->start(c, "$JS.API.CONSUMER.DURABLE.CREATE." + queue_ + "." + std::string(consumer_name),
-            consumer_body(queue_, ns_of(settings_.ack_wait)), {}, 5'000 * millisecond);
-        return;
+        link_->start(
+            c, "$JS.API.CONSUMER.INFO." + queue_ + "." + std::string(consumer_name), "", {}, 5'000 * millisecond);
+    } catch (const std::exception&) {
+        locked(mutex_, [&] { inspecting_ = false; });
+        throw;
+    }
+}
+
+void puller::inspected(const message_and_failure& f) noexcept {
+    try {
+        const failure said = f.fault ? f.fault : failure_of_answer(f.answer.data());
+        if (said.is(errc::stream_missing)) {
+            const bool stream_is_there = said.words.find("consumer") != said.words.npos;
+            return stream_is_there ? make_again() : stop(said);
+        }
+    } catch (const std::exception&) {  // no memory: what the server says to the next pull leads here again
     }
     locked(mutex_, [&] { inspecting_ = false; });
     pull();
+}
+
+// Only the consumer is missing. Its jobs are in the stream.
+void puller::make_again() {
+    const auto c = std::make_shared<inspection>();
+    c->owner = weak_from_this();
+    c->jetstream = c->again = c->hurried = true;
+    link_->start(c, "$JS.API.CONSUMER.DURABLE.CREATE." + queue_ + "." + std::string(consumer_name),
+        consumer_body(queue_, ns_of(settings_.ack_wait)), {}, 5'000 * millisecond);
 }
 
 void puller::came_back() {
@@ -202,11 +212,11 @@ void puller::wait_left() {
     static_cast<void>(last->gone.recv_for(std::chrono::seconds(2)));
 }
 
-void puller::stop(const failure& why) noexcept {
+void puller::stop(failure why) noexcept {
     const bool first = locked(mutex_, [&] {
         if (closed_) return false;
         closed_ = true;
-        ended_ = why;
+        ended_ = std::move(why);
         return true;
     });
     if (!first) return;
@@ -243,8 +253,8 @@ void puller::hand_back(held& h, std::chrono::nanoseconds delay) noexcept {
     // the server adds it to its time, nanoseconds since 1970
     constexpr std::int64_t most = std::chrono::nanoseconds(std::chrono::hours(24) * 36'500).count();
     const std::int64_t ns = std::min<std::int64_t>(delay.count(), most);
-    const std::string word = ns > 0 ? "-NAK {\"delay\":" + std::to_string(ns) + "}" : "-NAK";
     try {
+        const std::string word = ns > 0 ? "-NAK {\"delay\":" + std::to_string(ns) + "}" : "-NAK";
         static_cast<void>(link_->publish(h.reply, "", word, {}, true));
     } catch (...) {
     }

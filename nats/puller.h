@@ -57,7 +57,7 @@ public:
     void begin();
 
     void want(int receivers) noexcept;
-    void stop(const failure& why) noexcept;
+    void stop(failure why) noexcept;
     failure why() const {
         return locked(mutex_, [&] { return ended_; });
     }
@@ -90,6 +90,7 @@ private:
     void end_pull() noexcept;
     void inspect();
     void inspected(const message_and_failure& f) noexcept;
+    void make_again();
     void prolong(const std::shared_ptr<held>& h, std::int64_t now);
     void lose(const std::shared_ptr<held>& h) noexcept;
 

@@ -1,5 +1,6 @@
 // queue.cpp - makes streams and their consumers; sends jobs.
 #include <algorithm>
+#include <new>
 
 #include <dunlin/nats/queue.hpp>
 #include <dunlin/timer.hpp>
@@ -13,9 +14,15 @@ namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
 
-// The failure in a stream's answer to a message, if there is one.
-failure failure_of_confirmation(const message_and_failure& f) {
-    return f.fault ? f.fault : failure_of_answer(f.answer.data());
+// The failure in a stream's answer to a message, if there is one. If there is no memory to read it, it confirms
+// nothing.
+failure failure_of_confirmation(message_and_failure&& f) noexcept {
+    if (f.fault) return std::move(f.fault);
+    try {
+        return failure_of_answer(f.answer.data());
+    } catch (const std::bad_alloc&) {
+        return {errc::not_confirmed, {}};
+    }
 }
 
 void check_name(const std::string& name) {
@@ -123,9 +130,13 @@ public:
 
     void send(const std::string& stream, std::string_view data, const headers& h, const context& ctx) {
         check_not_done(ctx, "send_async");
+        // Whatever fails from the permit on gives it back.
+        const auto c = std::make_shared<item>();
+        c->owner = shared_from_this();
+        c->jetstream = c->again = true;
         room_.acquire(ctx);
         const std::int64_t limit = limit_of(ctx, ns_of(connection_->options().confirm));
-        undisturbed([&] { begin(stream, data, h, limit); });
+        undisturbed([&] { begin(c, stream, data, h, limit); });
     }
 
     std::vector<unconfirmed> flush(const context& ctx) {
@@ -141,26 +152,30 @@ public:
             });
         }
         for (const auto& c : given_up) {
+            failure why{errc::not_confirmed, "given up by flush()"};
             connection_->abandon(*c);
-            c->finished({{}, {errc::not_confirmed, "given up by flush()"}});
+            c->finished({{}, std::move(why)});
         }
+        report_the_rest();
         return locked(mutex_, [&] { return std::exchange(failed_, {}); });
     }
 
 private:
     struct item final : call, std::enable_shared_from_this<item> {
-        void finished(message_and_failure&& f) noexcept override { owner->finished(*this, failure_of_confirmation(f)); }
+        void finished(message_and_failure&& f) noexcept override {
+            owner->finished(*this, failure_of_confirmation(std::move(f)));
+        }
         std::shared_ptr<outbox> owner;
         // under the outbox' lock
         item *next = nullptr, *before = nullptr;
         bool outstanding = false;
+        failure why;
+        std::shared_ptr<item> unreported;  // the next one
     };
 
     // In undisturbed().
-    void begin(const std::string& stream, std::string_view data, const headers& h, std::int64_t limit) {
-        const auto c = std::make_shared<item>();
-        c->owner = shared_from_this();
-        c->jetstream = c->again = true;
+    void begin(const std::shared_ptr<item>& c, const std::string& stream, std::string_view data, const headers& h,
+        std::int64_t limit) {
         {
             std::lock_guard guard(mutex_);
             c->outstanding = true;
@@ -176,15 +191,38 @@ private:
         }
     }
 
-    void finished(item& c, const failure& f) noexcept {
+    void finished(item& c, failure&& f) noexcept {
         give_back(locked(mutex_, [&]() -> std::ptrdiff_t {
             if (!c.outstanding) return 0;  // flush() and an answer have both finished it
             if (f) {
-                failed_.push_back({c.request.header("Nats-Msg-Id").value_or(""),
-                    make_error_code(static_cast<errc>(f.code)), f.words, std::string(c.request.data())});
+                c.why = std::move(f);
+                try {
+                    failed_.push_back(report_of(c));
+                } catch (const std::bad_alloc&) {
+                    c.unreported = std::exchange(unreported_, c.shared_from_this());
+                }
             }
             return taken_out(c);
         }));
+    }
+
+    static unconfirmed report_of(const item& c) {
+        return {c.request.header("Nats-Msg-Id").value_or(""), make_error_code(static_cast<errc>(c.why.code)),
+            c.why.words, std::string(c.request.data())};
+    }
+
+    // Those for whose report there was no memory. If there is none now, the rest stays for the next call.
+    void report_the_rest() {
+        for (;;) {
+            std::shared_ptr<item> one;  // released without the lock
+            locked(mutex_, [&] {
+                if (!unreported_) return;
+                failed_.push_back(report_of(*unreported_));
+                one = std::move(unreported_);
+                unreported_ = std::move(one->unreported);
+            });
+            if (!one) return;
+        }
     }
 
     // Returns how many permits to give back. They are collected, so that a sender that waits for room is not woken for
@@ -207,6 +245,7 @@ private:
     item* first_ = nullptr;
     std::ptrdiff_t kept_ = 0;
     std::vector<unconfirmed> failed_;
+    std::shared_ptr<item> unreported_;  // a list; it owns this object until flush()
 };
 
 struct queue_state {

@@ -48,12 +48,12 @@ void inflow::taken() {
     });
 }
 
-void inflow::end(const failure& f) noexcept {
+void inflow::end(failure f) noexcept {
     std::shared_ptr<interest> mine;
     locked(mutex, [&] {
         if (over) return;
         over = true;
-        why = f;
+        why = std::move(f);
         mine = std::exchange(subscription, nullptr);
         if (behind.empty() && !std::exchange(closed, true)) ready.close();
     });
