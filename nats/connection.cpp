@@ -44,8 +44,8 @@ std::shared_ptr<connection> connection::open(
     const auto c = std::make_shared<connection>(o);
     c->addresses_ = urls;
     const std::int64_t began = now_ns();
-    std::uint64_t number = 0;
-    attempt first = c->dial_first(urls, number, ctx);
+    c->dialling_.store(true);  // what is given up here is not dialled again
+    wire_or_failure first = c->dial_first(urls, ctx);
     if (failure& fault = first.fault) {
         const auto took = (now_ns() - began) / millisecond;
         if (fault.is(errc::no_server) || fault.is(errc::not_confirmed) || fault.is(errc::connection_lost)) {
@@ -56,11 +56,10 @@ std::shared_ptr<connection> connection::open(
         fault.raise("connect", printable(urls));
     }
     c->interests_.insert(std::make_shared<interest>(c->inbox() + ".*", "", std::make_shared<answers>(c)));
-    c->dialling_.store(true);
     undisturbed([&] {
         c->loop_->start(c);
         // if the wire is closed already, tick() makes the next one
-        c->show(std::make_shared<wire>(first.made, number, c->loop_));
+        c->show(first.made);
     });
     c->dialling_.store(false);
     return c;

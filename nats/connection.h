@@ -98,22 +98,29 @@ public:
     virtual void wait_left() {}
 };
 
-// libnats' connection to one server.
+// libnats' connection to one server. It is made before that is dialled, so that there is always an owner for it.
 class wire {
 public:
-    wire(natsConnection* nc, std::uint64_t number, std::shared_ptr<event_loop> l) noexcept
-        : nc_(nc), number_(number), loop_(std::move(l)) {}
+    wire(std::uint64_t number, std::shared_ptr<event_loop> l) noexcept : number_(number), loop_(std::move(l)) {}
     ~wire();
     wire(const wire&) = delete;
     wire& operator=(const wire&) = delete;
 
+    // Once, before the wire is given to others.
+    void own(natsConnection* nc) noexcept { nc_ = nc; }
     natsConnection* native() const noexcept { return nc_; }
     std::uint64_t number() const noexcept { return number_; }
 
 private:
-    natsConnection* const nc_;
+    natsConnection* nc_ = nullptr;
     const std::uint64_t number_;  // from 1, in the order in which wires are made
     const std::shared_ptr<event_loop> loop_;  // lives until libnats has detached from it
+};
+
+// Either a wire or the reason why there is none.
+struct wire_or_failure {
+    std::shared_ptr<wire> made;
+    failure fault;
 };
 
 class connection : public std::enable_shared_from_this<connection> {
@@ -185,8 +192,8 @@ private:
     struct told;  // what libnats' callbacks know about a wire
     static void on_closed(natsConnection* nc, void* closure);
     static void on_error(natsConnection*, natsSubscription*, natsStatus s, void* closure);
-    attempt dial_one(const std::vector<std::string>& urls, std::uint64_t& number);
-    attempt dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx);
+    wire_or_failure dial_one(const std::vector<std::string>& urls);
+    wire_or_failure dial_first(const std::vector<std::string>& urls, const context& ctx);
     void closed_by_libnats(natsConnection* nc, std::uint64_t number);
     // False: the wire is closed already.
     bool show(const std::shared_ptr<wire>& w);

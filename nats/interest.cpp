@@ -28,20 +28,24 @@ void interest::take(natsConnection*, natsSubscription*, natsMsg* m, void* closur
 
 void interest::drop(void* closure) {
     const std::unique_ptr<std::shared_ptr<subscription>> last(static_cast<std::shared_ptr<subscription>*>(closure));
-    interest& i = *(*last)->about;
+    (*last)->about->dropped(*last);
+}
+
+void interest::dropped(const std::shared_ptr<subscription>& s) {
     bool over = false;
     {
-        std::lock_guard guard(i.mutex_);
-        if (i.now_ == *last) {
-            i.now_ = nullptr;
-            over = i.ended_;
+        std::lock_guard guard(mutex_);
+        if (now_ == s) {
+            now_ = nullptr;
+            over = ended_;
         }
     }
-    if (over) i.to_->over();
+    if (over) to_->over();
 }
 
 failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std::shared_ptr<event_loop>& loop) {
     const auto made = std::make_shared<subscription>(shared_from_this(), number, loop);
+    auto closure = std::make_unique<std::shared_ptr<subscription>>(made);
     std::shared_ptr<subscription> before;
     {
         // Before libnats makes its subscription, which it may drop at once.
@@ -49,7 +53,6 @@ failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std:
         if (ended_ || (now_ && now_->at >= number)) return {};
         before = std::exchange(now_, made);
     }
-    auto closure = std::make_unique<std::shared_ptr<subscription>>(made);
     natsSubscription* s = nullptr;
     failure f = failure_of(
         group_.empty() ? natsConnection_Subscribe(&s, nc, subject_.c_str(), take, closure.get())
@@ -66,7 +69,7 @@ failure interest::subscribe(natsConnection* nc, std::uint64_t number, const std:
         f = failure_of(natsSubscription_SetOnCompleteCB(s, drop, closure.get()));
     }
     if (f) {
-        drop(new std::shared_ptr<subscription>(made));
+        dropped(made);
         // Closed before drop() was set: the sink may be taking a message at this moment, so the closure is never freed.
         if (s != nullptr) static_cast<void>(closure.release());
         return f;

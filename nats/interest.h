@@ -61,6 +61,7 @@ private:
     struct subscription;
     static void take(natsConnection*, natsSubscription*, natsMsg* m, void* closure);
     static void drop(void* closure);
+    void dropped(const std::shared_ptr<subscription>& s);
     bool end(natsStatus (*how)(natsSubscription*)) noexcept;
 
     const std::string subject_, group_;

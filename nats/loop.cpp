@@ -3,14 +3,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
+#include <new>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
 
+#include "apart.h"
 #include "connection.h"
 
 // From libnats 3.10 on, an adapter reports that it no longer polls a socket, and libnats then closes it; from 3.11 on,
@@ -42,12 +42,7 @@ void event_loop::configure(natsOptions* o, bool encrypted) {
 }
 
 void event_loop::start(std::weak_ptr<connection> c) {
-    // Signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([self = shared_from_this(), c = std::move(c)] { self->run(c); }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    apart("dunlin-nats", [self = shared_from_this(), c = std::move(c)] { self->run(c); });
 }
 
 void event_loop::stop() noexcept {
@@ -63,7 +58,6 @@ void event_loop::wake() noexcept {
 }
 
 void event_loop::run(const std::weak_ptr<connection>& c) {
-    pthread_setname_np(pthread_self(), "dunlin-nats");
     thread_.store(std::this_thread::get_id());
     std::int64_t next_tick = now_ns() + tick_ns;
     bool gathered = false;
@@ -107,7 +101,6 @@ void event_loop::run(const std::weak_ptr<connection>& c) {
             strong->tick();
         }
     }
-    nats_ReleaseThreadMemory();
 }
 
 // With inside_.
@@ -128,7 +121,11 @@ void event_loop::write_now() noexcept {
 
 void event_loop::bury(natsSubscription* s) noexcept {
     std::lock_guard guard(graves_lock_);
-    graves_.push_back(s);
+    try {
+        graves_.push_back(s);
+    } catch (const std::bad_alloc&) {
+        // It is not freed, then: the thread may be delivering to it.
+    }
 }
 
 // Called on the thread, or when there is no thread any more.

@@ -54,6 +54,7 @@ public:
     event_loop();
     ~event_loop();
     void configure(natsOptions* o, bool encrypted);
+    // Throws std::system_error if no thread can be made, std::bad_alloc.
     void start(std::weak_ptr<connection> c);
     void stop() noexcept;
 

@@ -1,12 +1,11 @@
 // reconnect.cpp - wires: how they are made, shown, lost and made again. connection.h has the protocol.
 #include <algorithm>
-#include <csignal>
-#include <optional>
-#include <pthread.h>
+#include <exception>
 #include <random>
 #include <thread>
 #include <variant>
 
+#include "apart.h"
 #include "connection.h"
 
 namespace dunlin::inline v0_1::nats::detail {
@@ -15,31 +14,6 @@ wire::~wire() {
     undisturbed([&] { natsConnection_Destroy(nc_); });  // and closes it
 }
 
-namespace {
-
-// Runs f(), which calls libnats, on a thread of its own. Throws std::system_error if no thread can be made.
-template <class F>
-void apart(const char* name, F f) {
-    // Signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        std::thread([name, own = std::optional<F>(std::move(f))]() mutable {
-            pthread_setname_np(pthread_self(), name);
-            (*own)();
-            own.reset();  // its destruction may be the last call into libnats
-            nats_ReleaseThreadMemory();
-        }).detach();
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-}  // namespace
-
 // Lives from a dial to on_closed(), which frees it.
 struct connection::told {
     std::weak_ptr<connection> owner;
@@ -47,52 +21,43 @@ struct connection::told {
 };
 
 // In undisturbed(). Blocks the thread.
-attempt connection::dial_one(const std::vector<std::string>& urls, std::uint64_t& number) {
-    number = wires_.fetch_add(1) + 1;
+wire_or_failure connection::dial_one(const std::vector<std::string>& urls) {
+    const std::uint64_t number = wires_.fetch_add(1) + 1;
     auto closure = std::make_unique<told>(told{weak_from_this(), number});
+    auto w = std::make_shared<wire>(number, loop_);
     attempt a = dial(urls, options_, *loop_, {on_closed, on_error, closure.get()});
-    if (!a.fault) static_cast<void>(closure.release());
-    return a;
+    if (a.fault) return {nullptr, std::move(a.fault)};
+    static_cast<void>(closure.release());
+    w->own(a.made);
+    return {std::move(w), {}};
 }
 
 // Dials until `ctx` is done: libnats' call cannot be interrupted, so a thread waits in it; a connection that comes too
 // late is closed.
-attempt connection::dial_first(const std::vector<std::string>& urls, std::uint64_t& number, const context& ctx) {
-    if (ctx.done().is_nil()) return undisturbed([&] { return dial_one(urls, number); });
+wire_or_failure connection::dial_first(const std::vector<std::string>& urls, const context& ctx) {
+    if (ctx.done().is_nil()) return undisturbed([&] { return dial_one(urls); });
     struct dialling {
         std::vector<std::string> urls;
-        std::mutex mutex;
-        bool late = false;
-        attempt made;
-        std::uint64_t number = 0;
+        // written before `over`
+        wire_or_failure outcome;
+        std::exception_ptr failed;
         chan<std::monostate> over{1};
     };
     const auto d = std::make_shared<dialling>();
     d->urls = urls;
     undisturbed([&] {
-        apart("dunlin-dial", [d, self = shared_from_this()] {
-            attempt a = self->dial_one(d->urls, d->number);
-            std::unique_lock guard(d->mutex);
-            d->made = a;
-            const bool late = d->late;
-            guard.unlock();
-            if (late && a.made != nullptr) static_cast<void>(wire(a.made, d->number, self->loop_));
+        apart("dunlin-dial", [self = shared_from_this(), d] {
+            try {
+                d->outcome = self->dial_one(d->urls);
+            } catch (...) {
+                d->failed = std::current_exception();
+            }
             d->over.try_send(std::monostate());
         });
     });
-    try {
-        d->over.recv(ctx);
-    } catch (const context_cancelled&) {
-        attempt mine;
-        locked(d->mutex, [&] {
-            d->late = true;
-            mine = d->made;
-        });
-        if (mine.made != nullptr) static_cast<void>(wire(mine.made, d->number, loop_));
-        throw;
-    }
-    number = d->number;
-    return d->made;
+    d->over.recv(ctx);
+    if (d->failed) std::rethrow_exception(d->failed);
+    return std::move(d->outcome);
 }
 
 // ---- what libnats reports, on a thread of its own -------------------------------------------------------------------
@@ -219,7 +184,10 @@ void connection::reconnect() noexcept {
     if (closed() || dialling_.exchange(true)) return;
     try {
         apart("dunlin-redial", [self = shared_from_this()] {
-            self->redial();
+            try {
+                self->redial();
+            } catch (const std::exception&) {  // no memory: tick() tries again
+            }
             self->dialling_.store(false);
         });
     } catch (const std::exception&) {
@@ -248,11 +216,9 @@ void connection::redial() {
             if (refusals[url] >= 2) continue;
             while (!loop_->free() && !closed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
             if (closed()) return;
-            std::uint64_t number = 0;
-            const attempt a = dial_one({url}, number);
+            const wire_or_failure a = dial_one({url});
             if (!a.fault) {
-                const auto w = std::make_shared<wire>(a.made, number, loop_);
-                if (show(w)) {
+                if (show(a.made)) {
                     reconnects_.fetch_add(1);
                     return came_back();
                 }

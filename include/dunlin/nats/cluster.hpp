@@ -154,7 +154,7 @@ private:
 /// Connects to one of the servers at these addresses ("nats://a:4222,nats://b:4222"). When the connection is lost, it
 /// is made again to any of them, or to any server that they have named.
 /// Throws    errc::no_server (with the answer of each address, and how long that took), credentials, tls;
-///           context_cancelled: `ctx` was done first.
+///           context_cancelled: `ctx` was done first; std::system_error: no thread, or no descriptor for it, is left.
 DUNLIN_API cluster connect(const std::string& addresses, const connect_options& o = {}, const context& ctx = {});
 
 }  // namespace dunlin::nats
