@@ -81,6 +81,7 @@ inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d
 // a negative one of hours::max().
 class duration_option : public std::chrono::nanoseconds {
 public:
+    duration_option() = default;
     constexpr duration_option(std::chrono::nanoseconds d) noexcept : std::chrono::nanoseconds(d) {}
     template <class Rep, class Period>
     duration_option(const std::chrono::duration<Rep, Period>& d) : std::chrono::nanoseconds(to_nanoseconds(d)) {}
