@@ -12,6 +12,7 @@ namespace dunlin::inline v0_1::platform {
 // A fixed buffer that is written out when it is full, or by flush(). Text past a failed write is dropped.
 class text_writer {
 public:
+    static constexpr int no_limit = -1;
     // fd < 0 collects without writing: what does not fit is cut off. With `patience_ms`, text for which the descriptor
     // has no room within that time (a pipe that is full) is dropped.
     explicit text_writer(int fd, int patience_ms = no_limit) noexcept : fd_(fd), patience_ms_(patience_ms) {}
@@ -44,8 +45,6 @@ public:
     std::string_view view() const noexcept { return {buffer_, used_}; }
 
 private:
-    static constexpr int no_limit = -1;
-
     int fd_;
     int patience_ms_ = no_limit;
     std::string* into_ = nullptr;

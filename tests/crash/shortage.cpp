@@ -190,7 +190,6 @@ int no_more_threads() {
     return 0;
 }
 
-// More goroutines parked at once than there is memory for stacks. Those that have none wait until others end.
 // Each thread belongs to a goroutine that is wired to it: a processor that no other machine can take goes to the next
 // one's thread at once, not a tenth of a second later.
 int no_more_threads_but_wired_ones() {
@@ -226,6 +225,7 @@ int no_more_threads_but_wired_ones() {
     return 0;
 }
 
+// More goroutines parked at once than there is memory for stacks. Those that have none wait until others end.
 int no_memory_for_stacks() {
     dunlin::run({.max_procs = 2}, [] {
         dunlin::spawn([] { dunlin::yield(); }).get();

@@ -107,7 +107,7 @@ TEST(Watched, AnIndependentGoroutineThatIsRunnableAsARunEnds) {
     int rounds = 0;
     for (int round = 0; round < 10; ++round) {
         const auto ends = connected();
-        dunlin::chan<int> c;
+        dunlin::chan<int> c(1);
         std::atomic<bool> sent{false};
         dunlin::future<int> independent = dunlin::async([c] { return *c.recv(); });
         dunlin::run({.max_procs = 1}, [&] {

@@ -179,10 +179,11 @@ void put_stack(processor* p, stack::slot* s) noexcept {
     s->next = p->free_stacks.load(std::memory_order_acquire);
     p->free_stacks.store(s, std::memory_order_release);
     ++p->free_stack_count;
-    const bool starved = some_starve();
-    if (DUNLIN_UNLIKELY(starved) && feed_starved()) wake_if_idle();
+    const bool starved = some_starve(), fed = DUNLIN_UNLIKELY(starved) && feed_starved();
     if (DUNLIN_LIKELY(p->free_stack_count <= stacks_kept && !starved)) return;
+    const bool for_others = p->free_stack_count > 1;
     give_stacks_to_arena(p, starved ? 1 : stacks_kept / 2);
+    if (fed && for_others) wake_if_idle();
 }
 
 void set_default_stack_class(unsigned size_class) noexcept {

@@ -18,8 +18,8 @@ void timer_added(std::int64_t when_ns) noexcept;
 void waiter_added() noexcept;
 
 // True: a deadline or a descriptor is waited for, and no thread sleeps in the poller. While a processor is idle, that
-// is so only for moments: the thread that leaves the poller, or makes the processor idle, sees to it that another
-// comes.
+// is so only for moments, except that a machine which leaves the poller with events in hand sends no other thread there
+// (wake.h, Left out).
 bool events_are_unwatched() noexcept;
 
 // R2 and R3 of wake.h, and the wake of a machine that sleeps in the poller, on behalf of a thread that has made a

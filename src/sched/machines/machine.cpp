@@ -200,7 +200,7 @@ void report_no_thread(int error) noexcept {
     }
     static platform::atomic<bool> reported{false};
     if (reported.exchange(true, std::memory_order_relaxed)) return;
-    platform::text_writer out(2);
+    platform::text_writer out(2, maker_waits_for_stderr_ms);
     out << "dunlin: no more threads (" << std::strerror(error) << "): going on with " << have
         << " (limits: ulimit -u, the cgroup's pids.max, memory)\n";
 }

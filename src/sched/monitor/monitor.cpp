@@ -184,13 +184,10 @@ void look_at_poller(rounds& r, outlook& o) noexcept {
     if (deadline != 0 && (deadline <= o.now_ns || all_idle())) return wake_if_idle();
     if (deadline != 0) o.look_again_at(deadline);
     if (!s.events->has_waiters()) return;
-    if (some_idle) {
-        r.without_effect = 0;
-        r.period_ns = shortest_ns;
-    }
     const std::uint64_t polls = s.polls.load(std::memory_order_relaxed);
     if (std::exchange(r.polls, polls) != polls) {
         r.polled_ns = o.now_ns;
+        if (some_idle) o.look_again_at(o.now_ns + shortest_ns);  // so long may descriptors wait beside it
         return;
     }
     if (some_idle) return wake_if_idle();
@@ -358,6 +355,7 @@ bool look_for_deadlock() noexcept {
 // come.
 bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
+    monitor_bell.next_round_ns.store(0, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
     while (in_time && all_idle() && !monitor_bell.lost_late.load(std::memory_order_seq_cst) &&
@@ -465,6 +463,7 @@ void one_round(rounds& r) noexcept {
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     note_whether_clock_stood(r.keep.waits, o.now_ns);
     const std::uint32_t calls = monitor_bell.call_word.load(std::memory_order_acquire);
+    monitor_bell.next_round_ns.store(platform::time_max, std::memory_order_relaxed);
     if (steering* simulation = begin_looks()) {
         simulation->watch(o.now_ns);
         end_looks();  // only now: the next simulation is not judged by what this one did
@@ -501,6 +500,7 @@ void one_round(rounds& r) noexcept {
         return;
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);
+    monitor_bell.next_round_ns.store(until, std::memory_order_relaxed);
     const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) &&
         !o.on_loan && !s.stopping.load(std::memory_order_relaxed) && s.events->has_waiters();
     if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(monitor_bell.call_word, calls, until);

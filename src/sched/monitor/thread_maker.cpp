@@ -99,7 +99,7 @@ private:
                 (platform::thread_is_running(m->tid) ? compute : in_calls) += 1;
             }
         }
-        platform::text_writer out(2);
+        platform::text_writer out(2, maker_waits_for_stderr_ms);
         out << "dunlin: nothing is executed any more: " << static_cast<std::uint64_t>(waiting_goroutines())
             << " goroutines wait for a thread. Of the threads "
             << compute << " are held by goroutines that compute and never call the runtime, " << in_calls

@@ -187,7 +187,7 @@ void advise(platform::text_writer& out, const goroutine& g, const overflow& how)
             out << " below that: a local variable is too large for it";
         }
         out << " (touched " << info->si_addr << ")\n    created at ";
-        print_where(out, g->created_at);
+        print_where(out, g->created_at, false);  // this thread may hold malloc's lock
         advise(out, *g, how);
         print_stack(out, context, true);
     }
@@ -208,7 +208,7 @@ void report_signal(const watched_signal& w, const goroutine* g, const siginfo_t*
     print_cause(out, *info, context);
     if (g != nullptr) {
         out << "\n    created at ";
-        print_where(out, g->created_at);
+        print_where(out, g->created_at, false);  // this thread may hold malloc's lock
     }
     if (forked_from != nullptr) {
         out << "\n    what to do: a goroutine that has called fork() must exec or _exit() in the child, and must not return there";
