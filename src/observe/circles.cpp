@@ -15,6 +15,7 @@
 #include "observe/dump.h"
 #include "observe/page.h"
 #include "observe/wait_graph.h"
+#include "sched/data/bells.h"
 #include "sched/preempt/crash.h"
 #include "sched/preempt/stack_capture.h"
 
@@ -153,7 +154,7 @@ void write_circles(page& to) noexcept {
 }  // namespace
 
 void report_circles() noexcept {
-    if (there_may_be_a_circle()) report_later(write_circles);
+    if (there_may_be_a_circle()) report_later(write_circles, sched::maker_waits_for_stderr_ms);
 }
 
 }  // namespace dunlin::observe

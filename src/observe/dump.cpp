@@ -20,6 +20,7 @@
 #include "platform/clock.h"
 #include "platform/thread.h"
 #include "sched/data/all_goroutines.h"
+#include "sched/data/bells.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/goroutines/os_thread.h"
 #include "sched/machines/processor.h"
@@ -205,7 +206,7 @@ void report_deadlock() noexcept {
     platform::end_process(2);
 }
 
-void report_later(void (*write)(page& to) noexcept) noexcept {
+void report_later(void (*write)(page& to) noexcept, int patience_ms) noexcept {
     try {
         page page;
         page.reserve(sched::live_goroutines());
@@ -213,30 +214,40 @@ void report_later(void (*write)(page& to) noexcept) noexcept {
         write(page);
         sched::start_world();
         const std::string text = page.finish();
-        platform::text_writer out(2);
+        platform::text_writer out(2, patience_ms);
         out << std::string_view(text);
     } catch (const std::bad_alloc&) {
-        platform::text_writer out(2);
+        platform::text_writer out(2, patience_ms);
         out << "dunlin: no memory for a report\n";
     }
+}
+
+// Not one of a run() that has ended, whose thread sleeps in the kernel still.
+static bool is_of_this_run(const goroutine& g) noexcept {
+    if (g.independent()) return false;
+    if (g.state.load(std::memory_order_relaxed) != sched::goroutine_state::running) return true;
+    const sched::machine* m = sched::the_scheduler.machines.load(std::memory_order_acquire);
+    while (m != nullptr && (!m->condemned || m->current.load(std::memory_order_relaxed) != &g)) m = m->all_next;
+    return m == nullptr;
 }
 
 void report_leaks() noexcept {
     report_later([](page& to) noexcept {
         std::size_t left = 0;
-        sched::for_each_goroutine([&](const goroutine& g) { left += alive(g) && !g.independent(); });
+        sched::for_each_goroutine([&](const goroutine& g) { left += alive(g) && is_of_this_run(g); });
         if (left == 0) return;
         to.text() << "dunlin: " << left << (left == 1 ? " goroutine is" : " goroutines are")
                   << " left when run() returns:\n\n";
-        const goroutine_filter filter{[](const goroutine& g, const void*) noexcept { return !g.independent(); },
+        const goroutine_filter filter{[](const goroutine& g, const void*) noexcept { return is_of_this_run(g); },
                                       nullptr};
         write_goroutines(to, everything, &filter);
-    });
+    }, platform::text_writer::no_limit);
 }
 
 void dump_to_stderr(bool as_json) noexcept {
     report_later(as_json ? [](page& to) noexcept { write_json(to, runtime::dump_options().paragraphs); }
-                         : [](page& to) noexcept { write_goroutines(to, runtime::dump_options().paragraphs); });
+                         : [](page& to) noexcept { write_goroutines(to, runtime::dump_options().paragraphs); },
+        sched::maker_waits_for_stderr_ms);
 }
 
 }  // namespace dunlin::observe

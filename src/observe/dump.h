@@ -30,8 +30,8 @@ void write_one(
     page& to, const sched::goroutine& g, const sched::stack_captures& captures, const more_about_wait& more) noexcept;
 
 // Calls `write` with the world stopped, and prints what it has written to stderr when the world goes on. Not for calls
-// from within the runtime.
-void report_later(void (*write)(page& to) noexcept) noexcept;
+// from within the runtime. `patience_ms`: as a text_writer's.
+void report_later(void (*write)(page& to) noexcept, int patience_ms) noexcept;
 
 // sched::hooks.deadlock: reports and ends the process with status 2. Under the scheduler lock, all machines asleep.
 [[noreturn]] void report_deadlock() noexcept;

@@ -13,6 +13,7 @@
 #include "platform/clock.h"
 #include "platform/environment.h"
 #include "sched/data/all_goroutines.h"
+#include "sched/data/bells.h"
 #include "sched/goroutines/goroutine.h"
 #include "sched/machines/wake.h"
 #include "sched/monitor/monitor.h"
@@ -107,7 +108,7 @@ void write_trace(platform::text_writer& out, bool detail) noexcept {
 void print() {
     const std::uint32_t wanted = sched::take_reports();
     if (wanted & sched::report_schedtrace) {
-        platform::text_writer out(2);
+        platform::text_writer out(2, sched::maker_waits_for_stderr_ms);
         write_trace(out, detail_wanted);
     }
     if (wanted & sched::report_dump) dump_to_stderr(dumps_as_json);

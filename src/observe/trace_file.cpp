@@ -40,6 +40,7 @@
 #include "platform/environment.h"
 #include "platform/futex.h"
 #include "platform/thread.h"
+#include "platform/usable.h"
 #include "sched/data/bells.h"
 #include "sched/data/all_goroutines.h"
 #include "sched/data/hooks.h"
@@ -58,6 +59,12 @@ namespace {
 namespace tracing = sched::tracing;
 
 enum class block : std::uint32_t { info = 1, clock = 2, events = 3, place = 4, since = 5, end = 6, name = 7 };
+
+// Set in the handler of a deadly signal: from then on without the heap, whose lock its thread may hold.
+constinit platform::atomic<bool> the_process_dies{false};
+
+// The parent's trace goes on, and the thread that writes it is not here.
+bool in_child_of_fork() noexcept { return platform::not_after_fork.load(std::memory_order_relaxed) != nullptr; }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
@@ -171,7 +178,7 @@ private:
         std::size_t size = 8;
         if (const void* code = std::bit_cast<sched::creation_place>(key).code()) {
             platform::text_writer out(-1);
-            stack::print_symbol(out, code);
+            stack::print_symbol(out, code, !the_process_dies.load(std::memory_order_relaxed));
             // "worker(int) at app.cpp:17"
             const std::string_view text = out.view();
             const std::size_t middle = text.rfind(" at ");
@@ -388,6 +395,7 @@ void stop_file(state& s, std::string_view why) {
 // frozen in start() or stop().
 void stop_file_at_exit() {
     [[maybe_unused]] static const int registered = std::atexit([] {
+        if (in_child_of_fork()) return;
         state& s = the();
         const std::unique_lock guard(s.changes, std::try_to_lock);
         if (guard.owns_lock()) stop_file(s, "exit()");
@@ -430,7 +438,8 @@ void start_file(const std::string& path) {
 
 void write_trace_of_death() noexcept {
     state* any = made.load(std::memory_order_acquire);
-    if (any == nullptr) return;
+    if (any == nullptr || in_child_of_fork()) return;
+    the_process_dies.store(true, std::memory_order_relaxed);
     state& s = *any;
     const mode what = s.what.load(std::memory_order_acquire);
     if (what == mode::off || (what == mode::recorder && s.path.empty())) return;
@@ -475,7 +484,7 @@ void write_slow_region_if_asked(state& s) noexcept {
         bool good = file.fd >= 0 && file.write(bytes.data(), bytes.size());
         const int error = file.fd < 0 ? errno : file.error;
         if (file.fd >= 0) ::close(file.fd);
-        platform::text_writer out(2);
+        platform::text_writer out(2, sched::maker_waits_for_stderr_ms);
         out << "dunlin: a region was too slow: ";
         if (good) {
             out << "the flight recorder is in " << path << '\n';

@@ -251,6 +251,21 @@ int overflow_in_place() {
     return 0;
 }
 
+// The overflow happens in malloc(), mostly, with its lock held; what started the goroutine is known as an address.
+[[gnu::noinline]] int recurse_by_the_heap(int n) {
+    const std::string s(200 + static_cast<std::size_t>(n % 2), 'x');
+    return recurse_by_the_heap(n + 1) + static_cast<int>(s.size());
+}
+
+int overflow_in_malloc() {
+    dunlin::run([] {
+        dunlin::wait_group wg;
+        wg.go(recurse_by_the_heap, 0);
+        wg.wait();
+    });
+    return 0;
+}
+
 int overflow_of_a_small_stack() {
     dunlin::run([] {
         dunlin::go({.name = "small", .stack_size = dunlin::min_stack_size}, [] { std::printf("%d", recurse(0)); });
@@ -427,6 +442,7 @@ constexpr support::scenario all[] = {
     {"overflow", overflow},
     {"overflow_of_main", overflow_of_main},
     {"overflow_in_place", overflow_in_place},
+    {"overflow_in_malloc", overflow_in_malloc},
     {"overflow_of_a_small_stack", overflow_of_a_small_stack},
     {"overflow_by_wide_frames", overflow_by_wide_frames},
     {"overflow_by_two", overflow_by_two},

@@ -124,6 +124,12 @@ TEST_F(Overflow, OfTheMainGoroutineIsReported) {
     expect_in("main_stack_size", r);
 }
 TEST_F(Overflow, OfAChildThatRunsInPlace) { overflow("overflow_in_place"); }
+TEST_F(Overflow, InMallocIsReportedWithoutTheHeap) {
+    const auto r = crash("overflow_in_malloc");
+    EXPECT_EQ(r.status, 2) << r;
+    expect_in("fatal: stack overflow in goroutine ", r);
+    expect_in("created at ", r);
+}
 TEST_F(Overflow, OfTheSmallestStackIsReported) { expect_in("\"small\"", overflow("overflow_of_a_small_stack")); }
 TEST_F(Overflow, ByFramesWiderThanAPage) { overflow("overflow_by_wide_frames"); }
 

@@ -417,6 +417,21 @@ int leak_report_of_none() {
     return 0;
 }
 
+// The goroutine of the first run still sleeps in the kernel, which is of no interest to the second one.
+int leak_report_after_a_run_with_leftovers() {
+    int ends[2];
+    if (pipe(ends) != 0) return 1;
+    dunlin::run([&] {
+        dunlin::go([from = ends[0]] {
+            char c;
+            if (read(from, &c, 1) == 0) std::abort();
+        });
+        dunlin::sleep_for(std::chrono::milliseconds(50));
+    });
+    dunlin::run({.report_leaks = true}, [] {});
+    return 0;
+}
+
 // Twenty answers that come when none waits for them, and one goroutine for which the program has the channel still.
 int lost_report() {
     static const dunlin::chan<int> kept;
@@ -665,6 +680,7 @@ constexpr support::scenario all[] = {
     {"waiting_holder_of_a_mutex_of_ours", holder_of_a_mutex_of_ours<false>},
     {"leak_report", leak_report},
     {"leak_report_of_none", leak_report_of_none},
+    {"leak_report_after_a_run_with_leftovers", leak_report_after_a_run_with_leftovers},
     {"lost_report", lost_report},
 };
 

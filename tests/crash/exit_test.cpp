@@ -219,9 +219,11 @@ TEST_F(Leaks, ThoseThatAreLostAreNamedWithTheSetting) {
 }
 
 TEST_F(Leaks, AreNotReportedWhenThereAreNone) {
-    const auto r = leave("leak_report_of_none");
-    EXPECT_EQ(r.status, 0) << r;
-    EXPECT_EQ(r.err, "") << r;
+    for (const char* scenario : {"leak_report_of_none", "leak_report_after_a_run_with_leftovers"}) {
+        const auto r = leave(scenario);
+        EXPECT_EQ(r.status, 0) << r;
+        EXPECT_EQ(r.err, "") << r;
+    }
 }
 
 }  // namespace

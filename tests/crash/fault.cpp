@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <dunlin/dunlin.hpp>
+#include <dunlin/trace.hpp>
 
 #include "support/scenarios.h"
 
@@ -459,6 +460,20 @@ int forks_while_the_runtime_starts() {
     return 0;
 }
 
+// The thread that writes the trace is the parent's.
+int child_that_exits_beside_a_trace() {
+    dunlin::run([] {
+        dunlin::trace::start("/dev/null");
+        const pid_t child = fork();
+        if (child == 0) std::exit(0);
+        int status = -1;
+        waitpid(child, &status, 0);
+        std::printf("%d\n", status);
+        dunlin::trace::stop();
+    });
+    return 0;
+}
+
 constexpr support::scenario all[] = {
     {"forks_while_the_runtime_starts", forks_while_the_runtime_starts},
     {"write_to_null", in_goroutine<write_to_null>},
@@ -517,6 +532,7 @@ constexpr support::scenario all[] = {
     {"mutex_in_child_of_goroutine", [] { return mutex_of_the_parent(true); }},
     {"goroutine_returns_in_child", goroutine_returns_in_child},
     {"child_that_execs", child_that_execs},
+    {"child_that_exits_beside_a_trace", child_that_exits_beside_a_trace},
 };
 
 }  // namespace

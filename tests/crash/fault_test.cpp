@@ -222,4 +222,10 @@ TEST(Fork, ItsChildMayExecExitAndDoWhatDoesNotWait) {
     EXPECT_EQ(r.err, "") << r;
 }
 
+TEST(Fork, ItsChildMayExitBesideATrace) {
+    const auto r = fault("child_that_exits_beside_a_trace");
+    EXPECT_EQ(r.status, 0) << r;
+    EXPECT_EQ(r.out, "0\n") << r;
+}
+
 }  // namespace
