@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -142,6 +143,12 @@ stream accept_stream(
 
 // ---- listening ------------------------------------------------------------------------------------------------------
 
+// Of a socket that is bound to a path but cannot be listened at: the next attempt would find the address in use.
+void remove_path(int fd, const address& at) noexcept {
+    const auto& name = *reinterpret_cast<const sockaddr_un*>(at.native());
+    if (at.is_unix() && name.sun_path[0] != 0 && !netpoll::is_simulated(fd)) ::unlink(name.sun_path);
+}
+
 std::error_code bind_and_listen(int fd, const network& n, const address& at, const listen_options& options) noexcept {
     const auto done = [](long result) { return system_error_code(-result); };
     if (!n.is_unix()) {
@@ -154,7 +161,9 @@ std::error_code bind_and_listen(int fd, const network& n, const address& at, con
     if (const auto ec = done(io::system_bind(fd, at.native(), at.native_size()))) return ec;
     if (n.type == SOCK_DGRAM) return {};
     apply(fd, n.descriptor_kind(), options.accepted);
-    return done(io::system_listen(fd, options.backlog));
+    const auto ec = done(io::system_listen(fd, options.backlog));
+    if (ec) remove_path(fd, at);
+    return ec;
 }
 
 }  // namespace
@@ -175,6 +184,10 @@ io_descriptor* open_bound(const network& n, const std::vector<address>& addresse
         ec = fd < 0 ? system_error_code(-fd) : bind_and_listen(fd, n, at, options);
         if (!ec) {
             io_descriptor* d = open_descriptor(fd, n.descriptor_kind(), ec);
+            if (d == nullptr) {
+                remove_path(fd, at);
+                return nullptr;
+            }
             remember_ends(d);
             return d;
         }

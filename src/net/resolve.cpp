@@ -109,7 +109,7 @@ std::vector<address> any_address(int family, std::uint16_t port) {
 }
 
 // A socket listens at one address. Of those of a name this is the first of IPv4, as with Go: clients that know no other
-// family try it. Datagrams to "localhost" go there too, since nothing tells their sender that no socket has them.
+// family try it. Datagrams to this machine go there too, since nothing tells their sender that no socket has them.
 std::vector<address> in_order(std::vector<address> all, bool by_family) {
     if (by_family) std::stable_partition(all.begin(), all.end(), [](const address& a) { return a.is_ipv4(); });
     return all;
@@ -190,7 +190,8 @@ std::vector<address> addresses_of(
     std::tie(host, port_text) = split_host_port(text, ec);
     const std::uint16_t port = ec ? std::uint16_t{0} : port_of(n, port_text, limit, ec);
     if (ec) return {};
-    if (host.empty()) return passive ? any_address(n.family, port) : this_machine(n.family, port);
+    if (host.empty())
+        return passive ? any_address(n.family, port) : in_order(this_machine(n.family, port), n.type == SOCK_DGRAM);
     if (is_localhost(host)) return in_order(this_machine(n.family, port), passive || n.type == SOCK_DGRAM);
     const auto number = parse_ip(host, port, AF_UNSPEC, ec);
     if (ec) return {};
@@ -200,7 +201,9 @@ std::vector<address> addresses_of(
             ec = errc::host_not_found;
             return {};
         }
-        return !passive && is_any(*number) ? this_machine(n.family, port) : std::vector{*number};
+        if (passive || !is_any(*number)) return {*number};
+        // What listens at 0.0.0.0 has no address of IPv6; what listens at :: mostly has both.
+        return in_order(this_machine(n.family, port), number->is_ipv4());
     }
     if (ends_in_a_number(host)) {
         ec = errc::host_not_found;

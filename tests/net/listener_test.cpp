@@ -212,6 +212,18 @@ TEST_F(ListenerOnce, TheBacklogIsLimited) {
     EXPECT_LT(clients.size(), 10u);
 }
 
+TEST_F(ListenerOnce, AUnixPathThatCannotBeListenedAtIsRemoved) {
+    const std::string path = support::socket_path();
+    std::error_code ec;
+    dunlin::netpoll::adds_refused = 1;
+    net::listen("unix", path, ec);
+    EXPECT_EQ(ec, std::errc::no_space_on_device);
+    dunlin::netpoll::adds_refused = 1;
+    net::listen_packet("unixgram", path, ec);
+    EXPECT_EQ(ec, std::errc::no_space_on_device);
+    EXPECT_TRUE(net::listen("unix", path, ec).is_open()) << ec.message();
+}
+
 TEST_F(ListenerOnce, AUnixPathIsRemoved) {
     const std::string path = support::socket_path();
     const auto exists = [&] {

@@ -410,6 +410,21 @@ TEST_P(Packet, MovesAndTakesOver) {
     });
 }
 
+// Nothing tells the sender of a datagram that no socket has the other family's address.
+TEST(PacketToThisMachine, ReachesASocketOfIPv4) {
+    dunlin::run([] {
+        net::packet_conn any = net::listen_packet("udp", "0.0.0.0:0");
+        net::packet_conn local = net::listen_packet("udp", "localhost:0");
+        const auto reaches = [](const net::packet_conn& s, const std::string& to) {
+            net::packet_conn c = net::dial_packet("udp", to);
+            EXPECT_TRUE(c.remote_address().is_ipv4()) << to << " is " << c.remote_address().to_string();
+            EXPECT_EQ(c.remote_address().port(), s.local_address().port());
+        };
+        reaches(any, any.local_address().to_string());
+        reaches(local, ":" + std::to_string(local.local_address().port()));
+    });
+}
+
 TEST(PacketMessages, AnEmptyAddressIsSaidToBeEmpty) {
     net::packet_conn c = net::listen_packet("udp", "127.0.0.1:0");
     EXPECT_EQ(text_of([&] { c.write_to("x", net::address()); }),
