@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <optional>
 
 #include "text.h"
@@ -249,7 +250,12 @@ void connection::tick() {
         c->finished({{}, f});
     }
     for (const auto& c : waiting) send(*c, false);
-    for (const auto& m : members()) m->tick(now);
+    for (const auto& m : members()) {
+        try {
+            m->tick(now);
+        } catch (const std::bad_alloc&) {  // it tries again at the next tick
+        }
+    }
 }
 
 namespace {

@@ -1,6 +1,8 @@
 // puller.cpp - see puller.h.
 #include "puller.h"
 
+#include <new>
+
 namespace dunlin::inline v0_1::nats::detail {
 
 namespace {
@@ -92,7 +94,6 @@ void puller::want(int receivers) noexcept {
 void puller::pull() noexcept {
     std::size_t batch = 0;
     bool deaf = false;
-    std::string inbox;
     locked(mutex_, [&] {
         const std::size_t limit = std::max<std::size_t>(options_.in_flight, 1);
         const std::int64_t now = now_ns();
@@ -104,11 +105,10 @@ void puller::pull() noexcept {
         requested_ = batch;
         heard_ns_ = now;
         deaf = !subscription_;
-        inbox = inbox_;
     });
     if (batch == 0) return;
     try {
-        if (deaf) inbox = listen();
+        const std::string inbox = deaf ? listen() : locked(mutex_, [&] { return inbox_; });
         const std::string body = "{\"batch\":" + std::to_string(batch) +
                                  ",\"expires\":" + std::to_string(expires_ns) +
                                  ",\"idle_heartbeat\":" + std::to_string(heartbeat_ns) + "}";
@@ -315,9 +315,13 @@ void puller::lose(const std::shared_ptr<held>& h) noexcept {
     link_->lost.fetch_add(1);
     std::optional<cancellable> ctx;
     locked(mutex_, [&] { ctx = h->ctx; });
-    if (ctx)
+    if (!ctx) return;
+    try {
         ctx->cancel(
             error(errc::not_confirmed, "delivery", queue_, "lost: its deadline passed without being prolonged"));
+    } catch (const std::bad_alloc&) {  // no memory for the reason
+        ctx->cancel();
+    }
 }
 
 // ---- dead letters ---------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ struct anything {
 // instead of wrapping around. Infinite durations become the longest and the shortest one. Throws std::invalid_argument
 // for a duration that is not a number: every duration given to a call passes through here.
 template <class Rep, class Period>
-std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
+constexpr std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
     using std::chrono::nanoseconds;
     if constexpr (std::is_integral_v<Rep> && sizeof(Rep) <= 8) {
         // std's conversion multiplies in 64 bits before it divides.
@@ -69,11 +69,12 @@ std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>
         if (exact != exact) throw_not_a_number();
         if (exact >= static_cast<long double>(nanoseconds::max().count())) return nanoseconds::max();
         if (exact <= static_cast<long double>(nanoseconds::min().count())) return nanoseconds::min();
-        return nanoseconds(static_cast<nanoseconds::rep>(std::ceil(exact)));
+        const auto whole = static_cast<nanoseconds::rep>(exact);
+        return nanoseconds(whole + (static_cast<long double>(whole) < exact ? 1 : 0));
     }
 }
 template <>
-inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d) {
+constexpr std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d) {
     return d;
 }
 
@@ -81,10 +82,11 @@ inline std::chrono::nanoseconds to_nanoseconds(const std::chrono::nanoseconds& d
 // a negative one of hours::max().
 class duration_option : public std::chrono::nanoseconds {
 public:
-    duration_option() = default;
+    constexpr duration_option() noexcept : std::chrono::nanoseconds(0) {}
     constexpr duration_option(std::chrono::nanoseconds d) noexcept : std::chrono::nanoseconds(d) {}
     template <class Rep, class Period>
-    duration_option(const std::chrono::duration<Rep, Period>& d) : std::chrono::nanoseconds(to_nanoseconds(d)) {}
+    constexpr duration_option(const std::chrono::duration<Rep, Period>& d)
+        : std::chrono::nanoseconds(to_nanoseconds(d)) {}
 };
 
 // From `from` to `to`, limited to what fits: the difference of two time points of a coarse clock may overflow its own

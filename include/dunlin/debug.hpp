@@ -24,7 +24,7 @@ struct serve_options {
     /// How many requests are served at once. More are refused (503); beyond twice as many, connections are just closed.
     unsigned connections = 32;
     /// How long a client may take to send its request, and to receive the reply.
-    std::chrono::nanoseconds request_limit = std::chrono::seconds(5), reply_limit = std::chrono::seconds(30);
+    dunlin::detail::duration_option request_limit = std::chrono::seconds(5), reply_limit = std::chrono::seconds(30);
     /// Keeps runtime::set_wait_histograms() on while it serves, for `/metrics`: the clock is read twice for each wait.
     /// That matters where goroutines do nothing but hand over (`./dev bench sight`). The last such server to close
     /// switches it off, if the first has switched it on.

@@ -16,7 +16,7 @@ namespace dunlin::inline v0_1::testing {
 struct no_leaks_options {
     /// How long goroutines that are about to end may take. If all that are left can never go on (runtime::leaks(),
     /// which is asked after a few milliseconds), they are not waited for.
-    std::chrono::nanoseconds grace = std::chrono::seconds(2);
+    detail::duration_option grace = std::chrono::seconds(2);
     /// Called by the destructor, with a report, if some are left; must not throw. Empty: the report is printed on
     /// stderr, and the process aborts.
     std::function<void(const std::string& report)> on_leak = nullptr;

@@ -5,6 +5,7 @@
 #include <dunlin/config.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -490,19 +491,26 @@ private:
     std::unique_ptr<config> config_;
 };
 
+/// Any context, but not `{}`, which means options.
+struct context_for_listen {
+    template <std::derived_from<dunlin::context> Context>
+    context_for_listen(const Context& c) noexcept : is(c) {}
+    const dunlin::context& is;
+};
+
 /// As net::listen(): a context ends the resolving. Throws io_error; context_cancelled.
 DUNLIN_API listener listen(
     std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
     const net::listen_options& options, std::error_code& ec);
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
-    const dunlin::context& ctx, const net::listen_options& options = {});
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
-    const dunlin::context& ctx, const net::listen_options& options, std::error_code& ec);
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
+    const net::listen_options& options = {});
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
+    const net::listen_options& options, std::error_code& ec);
 inline listener listen(std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
     return listen(network, address, c, net::listen_options(), ec);
 }
-inline listener listen(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
+inline listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
     std::error_code& ec) {
     return listen(network, address, c, ctx, net::listen_options(), ec);
 }
