@@ -51,7 +51,6 @@ processor_stats stats_of(const sched::processor& p, std::uint32_t made) {
 }
 
 stack::arena_stats stats_of_stacks() {
-    stack::stacks.kind_in_force();  // decided from here on, even if no stack was needed yet
     const sched::unstoppable_section section;  // the arena has a lock
     return stack::stacks.stats();
 }
