@@ -254,6 +254,7 @@ int overflow_in_place() {
 // The overflow happens in malloc(), mostly, with its lock held; what started the goroutine is known as an address.
 [[gnu::noinline]] int recurse_by_the_heap(int n) {
     const std::string s(200 + static_cast<std::size_t>(n % 2), 'x');
+    if (n < 0) return 0;
     return recurse_by_the_heap(n + 1) + static_cast<int>(s.size());
 }
 
