@@ -327,6 +327,9 @@ template <class F, class Arg, class... Args>
 // The name of an overloaded function is ambiguous: pass a lambda that calls it, or a cast. Not defined.
 task<void> spawn(detail::overloaded_function, ...);
 
+template <class T>
+class task_set;
+
 namespace detail {
 template <class F>
 concept not_options_nor_context = not_options<F> && !std::convertible_to<F, const context&>;
@@ -338,8 +341,8 @@ concept not_options_nor_context = not_options<F> && !std::convertible_to<F, cons
 /// The first exception also cancels the group's context, so that members which look at it (`ctx = group.context()`) can
 /// stop early. go() may be called from anywhere while wait() waits, above all by the members themselves; cancel() and
 /// context() at any time, also during a wait(). Only one wait() or destructor at a time. With set_limit(), go() waits
-/// for a place; a member that calls go() of its own group keeps its place meanwhile. For results as the members end,
-/// use task_set.
+/// for a place, and wait() for that go() and its member; a member that calls go() of its own group keeps its place
+/// meanwhile. For results as the members end, use task_set.
 class DUNLIN_API task_group {
 public:
     task_group() noexcept = default;
@@ -406,7 +409,9 @@ public:
     template <class F, class... Args>
     bool try_go(F&& f, Args&&... args) {
         static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        counted one(this);
         if (places_ != nullptr && !places_->try_acquire()) return false;
+        one.has_place();
         if constexpr (detail::fits<F, Args...>) {
             start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
         }
@@ -417,7 +422,9 @@ public:
     template <class F, class... Args>
     void go(const dunlin::context& ctx, F&& f, Args&&... args) {
         static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        counted one(this);
         if (places_ != nullptr) places_->acquire(ctx);
+        one.has_place();
         if constexpr (detail::fits<F, Args...>) {
             start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
         }
@@ -426,7 +433,9 @@ public:
     template <class Rep, class Period, class F, class... Args>
     bool try_go_for(const std::chrono::duration<Rep, Period>& d, F&& f, Args&&... args) {
         static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        counted one(this);
         if (places_ != nullptr && !places_->try_acquire_for(d)) return false;
+        one.has_place();
         if constexpr (detail::fits<F, Args...>) {
             start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
         }
@@ -441,7 +450,9 @@ public:
     template <class Clock, class Duration, class F, class... Args>
     bool try_go_until(const std::chrono::time_point<Clock, Duration>& t, F&& f, Args&&... args) {
         static_assert(detail::fits<F, Args...>, DUNLIN_DOES_NOT_FIT);
+        counted one(this);
         if (places_ != nullptr && !places_->try_acquire_until(t)) return false;
+        one.has_place();
         if constexpr (detail::fits<F, Args...>) {
             start_in_place(nullptr, std::forward<F>(f), std::forward<Args>(args)...);
         }
@@ -476,13 +487,33 @@ public:
     void cancel() const;
 
 private:
+    template <class T>
+    friend class task_set;
+
     template <class F, class... Args>
     [[gnu::always_inline]] void start(const go_options* options, F&& f, Args&&... args) {
+        counted one(this);
         if (places_ != nullptr) [[unlikely]] {
             places_->acquire();
         }
+        one.has_place();
         start_in_place(options, std::forward<F>(f), std::forward<Args>(args)...);
     }
+    // A member is counted before it asks for its place: wait() must not return past a call that waits for one, since
+    // that call uses the group afterwards. If it does not get its place, it counts no more.
+    class counted {
+    public:
+        explicit counted(task_group* g) noexcept : counter_(&g->members_) { counter_->add_one(); }
+        counted(const counted&) = delete;
+        counted& operator=(const counted&) = delete;
+        ~counted() {
+            if (counter_ != nullptr) counter_->done();
+        }
+        void has_place() noexcept { counter_ = nullptr; }
+
+    private:
+        detail::group_counter* counter_;
+    };
     // Ends a member, after its function and its destructors. If there is a limit, the member has a place.
     struct member_guard {
         task_group* group;
@@ -524,10 +555,10 @@ private:
             }
         }
     };
+    // The member has been counted, and has its place.
     template <class F, class... Args>
     [[gnu::always_inline]] void start_in_place(const go_options* options, F&& f, Args&&... args) {
         using body = member<detail::call_of<F, Args...>>;
-        members_.add_one();
         try {
             detail::check_function(f, "dunlin::task_group::go");
             detail::launch<body>(options, std::source_location(), detail::end_kind::detached, &members_, body::entry,
@@ -547,7 +578,7 @@ private:
     platform::atomic<bool> has_error_{false};
     alignas(4) mutable unsigned char lock_[8] = {};          // platform::futex_lock: src/sync/task_group.cpp
     std::exception_ptr error_;                               // lock_: the first
-    std::unique_ptr<weighted_semaphore> places_;             // changes while there are no members; null: no limit
+    std::unique_ptr<weighted_semaphore> places_;             // changes while no member is counted; null: no limit
     detail::chan_core* parent_ = nullptr;                    // constant; counted
     mutable detail::chan_core* context_ = nullptr;           // lock_; counted; made when it is asked for
     const int exceptions_ = std::uncaught_exceptions();      // where the group was made

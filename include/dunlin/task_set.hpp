@@ -10,6 +10,8 @@
 #include <mutex>
 #include <optional>
 #include <source_location>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -90,12 +92,17 @@ public:
     }
     /// As task_group::set_limit(). Results that have not been taken do not count as members.
     void set_limit(std::size_t n) {
-        bool idle;
-        {
-            const std::scoped_lock lock(mutex_);
-            idle = running_ == 0;
+        // Under the lock to its end: a member that begins, or waits for its place, is counted here first.
+        std::unique_lock lock(mutex_);
+        while (running_ == 0 && members_.members_.pending() != 0) {  // short: they are at their very end
+            lock.unlock();
+            members_.wait();
+            lock.lock();
         }
-        if (idle) members_.wait();  // short: they are at their very end
+        if (running_ != 0 && n != 0) {
+            throw std::logic_error("dunlin::task_set::set_limit: the set has " + std::to_string(running_) +
+                                   " members: call it before go()");
+        }
         members_.set_limit(n);
     }
 

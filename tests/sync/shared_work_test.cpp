@@ -477,6 +477,39 @@ TEST_P(GroupLimit, NoMoreMembersThanItAtATime) {
     });
 }
 
+// The end of a member gives its place to a go() that waits, and wakes the wait(): the member that go() starts is waited
+// for.
+TEST_P(GroupLimit, AGoThatWaitsForAPlaceIsWaitedFor) {
+    run([] {
+        for (int round = 0; round < support::rounds(200); ++round) {
+            dunlin::task_group group;
+            group.set_limit(1);
+            dunlin::latch go_on(1);
+            std::atomic<int> ended{0};
+            group.go([&] {
+                go_on.wait();
+                ++ended;
+            });
+            dunlin::task<void> other = dunlin::spawn([&] {
+                const auto f = [&] { ++ended; };
+                switch (round % 4) {
+                case 0: group.go(f); break;
+                case 1: group.go(dunlin::with_cancel({}), f); break;
+                case 2: EXPECT_TRUE(group.try_go_for(1h, f)); break;
+                default: EXPECT_TRUE(group.try_go_until(std::chrono::steady_clock::now() + 1h, f));
+                }
+            });
+            support::eventually([] { return dunlin::runtime::stats().waiting == 2; });
+            go_on.count_down();
+            group.wait();
+            ASSERT_EQ(ended, 2) << round;
+            other.get();
+            EXPECT_THROW(group.set_limit(0), std::invalid_argument);
+            group.set_limit(2);
+        }
+    });
+}
+
 // A place is given back whatever ends the member, and by one that could not be started.
 TEST_P(GroupLimit, PlacesComeBack) {
     run([] {

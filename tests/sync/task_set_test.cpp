@@ -120,6 +120,37 @@ TEST_P(TaskSet, EachExceptionComesByItself) {
     });
 }
 
+// A go() that waits for a place has a member already.
+TEST_P(TaskSet, TheLimitStaysWhileAGoWaitsForAPlace) {
+    run([] {
+        for (int round = 0; round < support::rounds(200); ++round) {
+            dunlin::task_set<int> set;
+            set.set_limit(1);
+            dunlin::latch first(1), second(1);
+            set.go([&] {
+                first.wait();
+                return 1;
+            });
+            dunlin::task<void> other = dunlin::spawn([&] {
+                set.go([&] {
+                    second.wait();
+                    return 2;
+                });
+            });
+            support::eventually([&] { return set.size() == 2; });
+            EXPECT_THROW(set.set_limit(2), std::logic_error);
+            first.count_down();
+            EXPECT_EQ(set.next(), 1);
+            EXPECT_THROW(set.set_limit(2), std::logic_error);
+            EXPECT_THROW(set.set_limit(0), std::invalid_argument);
+            second.count_down();
+            other.get();
+            EXPECT_EQ(set.next(), 2);
+            set.set_limit(2);  // although the member may be at its very end
+        }
+    });
+}
+
 TEST_P(TaskSet, ManyResultsThatAreNotTakenNeedNoStack) {
     run([] {
         dunlin::spawn({.stack_size = dunlin::dense_stack_size}, [] {
