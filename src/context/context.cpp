@@ -37,18 +37,16 @@ void start(std::unique_ptr<stored_call> call, caller registered_by, const std::s
     }
 }
 
-std::unique_ptr<stored_call> take_call(cancel_registration& r) noexcept {
+enum class call_is : bool { started, dropped };
+
+// Null: it was taken or withdrawn before. The caller destroys one that is dropped: that is the program's code, and may
+// take long; a stop meanwhile is told already that it will not be started.
+std::unique_ptr<stored_call> take_call(cancel_registration& r, call_is what) noexcept {
     park::runtime_section inside;
     std::scoped_lock guard(r.lock);
     r.node = nullptr;
+    if (r.call != nullptr) r.dropped = what == call_is::dropped;
     return std::move(r.call);
-}
-
-// The call was withdrawn, and is not started.
-void drop(cancel_registration& r) noexcept {
-    park::runtime_section inside;
-    std::scoped_lock guard(r.lock);
-    r.dropped = true;
 }
 
 constexpr platform::thread_kind stop_link_reaper{[](void* link) { delete static_cast<stop_link*>(link); },
@@ -159,9 +157,7 @@ const context_node::deadline& context_node::valid_deadline() const noexcept {
 void context_node::end() noexcept {
     if (stop_link_ != nullptr) stop_link_->node_is_gone();
     leave_parent();
-    for (const auto& r : calls_) {
-        if (take_call(*r) != nullptr) drop(*r);
-    }
+    for (const auto& r : calls_) static_cast<void>(take_call(*r, call_is::dropped));
     if (timer_call_ == nullptr) return;
     timer_call_->forget_node();
     timer_call_->release();
@@ -293,7 +289,9 @@ void context_node::start_calls() noexcept {
         to_call.swap(calls_);
     }
     for (const auto& r : to_call) {
-        if (auto call = take_call(*r)) of_this_run(*r) ? start(std::move(call), registrant(*r), r->where) : drop(*r);
+        const call_is what = of_this_run(*r) ? call_is::started : call_is::dropped;
+        auto call = take_call(*r, what);
+        if (call != nullptr && what == call_is::started) start(std::move(call), registrant(*r), r->where);
     }
     if (timer_call_ != nullptr) timer_call_->forget_node();
 }
@@ -434,7 +432,7 @@ void context_node::add_call(const std::shared_ptr<cancel_registration>& r) {
             return;
         }
     }
-    if (auto call = take_call(*r)) start(std::move(call), registrant(*r), r->where);
+    if (auto call = take_call(*r, call_is::started)) start(std::move(call), registrant(*r), r->where);
 }
 
 void context_node::remove_call(const std::shared_ptr<cancel_registration>& r) noexcept {

@@ -629,6 +629,43 @@ TEST_P(Context, AfterFuncOfADroppedContextCanBeStopped) {
     });
 }
 
+// Also while it is being destroyed, which may take long.
+TEST_P(Context, AfterFuncThatIsBeingDroppedCanBeStopped) {
+    run([] {
+        dunlin::latch dropping(1), go_on(1);
+        std::optional<cancellable> c = dunlin::with_cancel({});
+        std::shared_ptr<int> slow(new int, [&](int* p) {
+            dropping.count_down();
+            go_on.wait();
+            delete p;
+        });
+        const auto stop = c->after_func([slow = std::move(slow)] { ADD_FAILURE(); });
+        dunlin::task<void> last = dunlin::spawn([&] { c.reset(); });
+        dropping.wait();
+        EXPECT_TRUE(stop());
+        EXPECT_FALSE(stop());
+        go_on.count_down();
+        last.get();
+        EXPECT_FALSE(stop());
+    });
+}
+
+// A function of a run() that is over, as its context is cancelled.
+TEST_P(Context, AfterFuncOfAnEndedRunCanBeStopped) {
+    const cancellable c = dunlin::with_cancel({});
+    std::optional<dunlin::stop_function> stop;
+    std::atomic<bool> dropped{false}, told{false};
+    std::shared_ptr<int> watched(new int, [&](int* p) {
+        told = (*stop)();
+        dropped = true;
+        delete p;
+    });
+    run([&] { stop = c.after_func([watched = std::move(watched)] { ADD_FAILURE(); }); });
+    c.cancel();
+    EXPECT_TRUE(dropped);
+    EXPECT_TRUE(told);
+}
+
 TEST_P(Context, AfterFuncMayUseItsContext) {
     run([] {
         std::atomic<int> calls{0};
