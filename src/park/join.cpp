@@ -109,6 +109,11 @@ bool has_ended(const sched::goroutine* child) noexcept {
     return child->join.load(std::memory_order_acquire) == join_word::ended;
 }
 
+// seq_cst: pairs with the end's exchange of `join` (A1), which comes before its look at `waiting` in wake_joiner().
+bool has_ended_for_lot(const sched::goroutine* child) noexcept {
+    return child->join.load(std::memory_order_seq_cst) == join_word::ended;
+}
+
 const sched::goroutine* joiner_of(const sched::goroutine* child) noexcept {
     const std::uintptr_t raw = child->join.load(std::memory_order_acquire);
     return names_joiner(raw) ? reinterpret_cast<const waiter*>(raw)->goroutine() : nullptr;

@@ -26,6 +26,8 @@ void run_group_in_place(const void* group, const std::source_location& where, Mo
 // A joiner with a limit waits in the parking lot, at this address (sync/task_wait.cpp). False: the child has ended
 // already.
 bool announce_join_in_lot(sched::goroutine* child) noexcept;
+// has_ended() for such a joiner, which looks after announce() (parking_lot.h, B3).
+bool has_ended_for_lot(const sched::goroutine* child) noexcept;
 inline const void* join_address(const sched::goroutine* child) noexcept { return &child->join; }
 inline const sched::goroutine* child_of(const void* join_address) noexcept {
     return reinterpret_cast<const sched::goroutine*>(
