@@ -82,9 +82,13 @@ pool_core::pool_core(void (*destroy)(void*)) : destroy_(destroy) {
 }
 
 pool_core::~pool_core() {
-    trim();
-    trim();
-    for (std::size_t i = 0; i < count_; ++i) delete shelves_[i].spare;
+    while (void* const object = take()) destroy_(object);  // whose destructor may put another one back
+    for (std::size_t i = 0; i < count_; ++i) {
+        shelf& s = shelves_[i];
+        destroy_all(s.fresh);
+        destroy_all(s.old);
+        delete s.spare;
+    }
 }
 
 void* pool_core::take() noexcept {

@@ -216,6 +216,28 @@ TEST_P(Pool, SurvivesOneTrimNotTwo) {
     });
 }
 
+// As one whose destructor gives a part of it back.
+struct puts_another : counted {
+    puts_another(dunlin::pool<puts_another>& p, int n) : to(p), left(n) {}
+    ~puts_another() {
+        if (left != 0) to.put(std::make_unique<puts_another>(to, left - 1));
+    }
+    dunlin::pool<puts_another>& to;
+    const int left;
+};
+
+TEST_P(Pool, WhatADestructorPutsBackIsDestroyedWithThePool) {
+    run([] {
+        {
+            dunlin::pool<puts_another> p;
+            for (int i = 0; i < 100; ++i) p.put(std::make_unique<puts_another>(p, i % 5));
+            p.trim();
+            for (int i = 0; i < 100; ++i) p.put(std::make_unique<puts_another>(p, i % 5));
+        }
+        EXPECT_EQ(counted::alive, 0);
+    });
+}
+
 TEST_P(Pool, AnObjectHasOneOwner) {
     run([] {
         dunlin::pool<counted> p([] { return std::make_unique<counted>(); });
