@@ -85,9 +85,7 @@ public:
     void run() override {
         context_node* n = take_node();
         if (n == nullptr) return;
-        if (!wait_on() || n->err.load(std::memory_order_relaxed) != 0) {
-            n->cancel(errc::deadline_exceeded, n->deadline_cause);
-        }
+        if (!wait_on()) n->cancel(errc::deadline_exceeded, n->deadline_cause);
         chan_handle::release(n);
     }
 
@@ -109,7 +107,7 @@ public:
     }
 
 private:
-    // True: on its own clock the moment has not come, and the timer is set again.
+    // True: on its own clock the moment has not come, and the timer is set again unless the node is done.
     bool wait_on() {
         if (moment_ == nullptr || moment_->has_come()) return false;
         try {
@@ -117,7 +115,15 @@ private:
         } catch (const std::bad_alloc&) {
             return false;  // better too early than never
         }
+        // A forget_node() that was before the reset has stopped nothing; one that comes now stops it.
+        if (is_forgotten()) stop();
         return true;
+    }
+
+    bool is_forgotten() noexcept {
+        park::runtime_section inside;
+        std::scoped_lock guard(lock_);
+        return node_ == nullptr;
     }
 
     context_node* take_node() noexcept {

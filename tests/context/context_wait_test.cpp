@@ -319,6 +319,41 @@ TEST_P(ContextWait, DroppingTheHandlesFreesTheNodeAndItsTimer) {
     });
 }
 
+// Cancels, and goes back, when it is looked at.
+struct watched_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<watched_clock>;
+    [[maybe_unused]] static constexpr bool is_steady = false;
+    static inline std::atomic<std::int64_t> ticks{0};
+    static inline std::atomic<const cancellable*> to_cancel{nullptr};
+    static time_point now() {
+        if (const cancellable* c = to_cancel.exchange(nullptr)) {
+            c->cancel();
+            ticks = 0;
+        }
+        return time_point(duration(ticks.load()));
+    }
+};
+
+// The deadline's goroutine looks at the clock, which says that it is too early, and the context is cancelled meanwhile.
+TEST_P(ContextWait, ADeadlineIsNotSetAgainOnceItsContextIsDone) {
+    run([] {
+        for (int round = 0; round < support::rounds(100); ++round) {
+            constexpr std::int64_t hour = std::chrono::nanoseconds(1h).count();
+            watched_clock::ticks = hour - 1'000'000;
+            const cancellable c =
+                dunlin::with_deadline({}, watched_clock::time_point(std::chrono::nanoseconds(hour)));
+            watched_clock::to_cancel = &c;
+            c.done().recv();
+            support::eventually([] { return dunlin::runtime::num_goroutines() == 1; });
+            EXPECT_EQ(c.err(), errc::cancelled);
+            EXPECT_EQ(inside::timers(), 0u);
+        }
+    });
+}
+
 TEST_P(ContextWait, ADropMayMeetItsDeadline) {
     run([] {
         std::vector<cancellable> some;
