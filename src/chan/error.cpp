@@ -1,8 +1,6 @@
 // error.cpp - the category of dunlin::errc.
 #include <dunlin/error.hpp>
 
-#include <new>
-
 namespace dunlin::inline v0_1 {
 
 namespace {
@@ -36,13 +34,18 @@ public:
     }
 };
 
+// Never destroyed: codes that still exist at the end of the program refer to it. Nor allocated, which may fail; nor a
+// static of the function below: a goroutine may be left behind while it initialises one.
+constinit union never_destroyed {
+    category c;
+    constexpr never_destroyed() : c() {}
+    ~never_destroyed() {}
+} the_category;
+
 }  // namespace
 
 const std::error_category& error_category() noexcept {
-    // Never destroyed: codes that still exist at the end of the program refer to it. Nor allocated, which may fail.
-    alignas(category) static unsigned char place[sizeof(category)];
-    static const category& c = *::new (place) category;
-    return c;
+    return the_category.c;
 }
 
 channel_closed::~channel_closed() = default;

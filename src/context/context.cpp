@@ -539,9 +539,15 @@ chan_handle make_value_node(const chan_handle& parent, std::unique_ptr<context_v
     return h;
 }
 
+// No static that is initialised here: a goroutine may be left behind while it initialises one, and others would wait
+// for it. Inside the runtime none is.
 chan_handle make_todo_node() noexcept {
     alignas(context_node) static unsigned char storage[sizeof(context_node)];  // never destroyed
-    static context_node* const the_node = ::new (storage) context_node(context_node::kind::todo, chan_handle());
+    static constinit platform::ranked_lock<platform::lock_rank::object> lock;
+    static constinit context_node* the_node = nullptr;  // lock
+    park::runtime_section inside;
+    std::scoped_lock guard(lock);
+    if (the_node == nullptr) the_node = ::new (storage) context_node(context_node::kind::todo, chan_handle());
     chan_handle::reference(the_node);
     return chan_handle(the_node);
 }

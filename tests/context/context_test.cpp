@@ -666,6 +666,15 @@ TEST_P(Context, AfterFuncOfAnEndedRunCanBeStopped) {
     EXPECT_TRUE(told);
 }
 
+TEST_P(Context, TodoIsOneContext) {
+    run([] {
+        dunlin::task_group group;
+        const context first = context::todo();
+        for (int i = 0; i < 10; ++i) group.go([&] { EXPECT_TRUE(context::todo() == first); });
+        group.wait();
+    });
+}
+
 TEST_P(Context, AfterFuncMayUseItsContext) {
     run([] {
         std::atomic<int> calls{0};
