@@ -251,7 +251,8 @@ public:
     std::stop_token stop_token() const { return detail::stop_token_of_node(core()); }
 
     /// Runs f() in a goroutine of its own when the context is done; at once if it is done already. This does not keep
-    /// the context alive: if the context is dropped, f never runs (a context of with_value() counts as its parent).
+    /// the context alive: if the context is dropped, f never runs (a context of with_value() counts as its parent). If
+    /// there is no memory for the goroutine when the context is done, f runs in the call that cancels.
     /// Throws std::invalid_argument if f is a null function, std::bad_alloc, what copying f throws.
     template <class F>
     stop_function after_func(F&& f, std::source_location where = std::source_location::current()) const {
