@@ -2,7 +2,7 @@
 //
 // Problem    Descriptors cannot be locked together with channels, and only the kernel knows whether one is ready.
 // Protocol   look    note the last edge; ready if the kernel says so. The kernel is asked only if there has been an
-//                    edge since the descriptor was last known not to be ready
+//                    edge since an attempt, or a look for reading, last found nothing
 //            queue   fails if there has been an edge since the look: then select() begins again. So no edge is lost.
 //            forget  off the queue, whether an edge has come or not
 // Place      The node lies in the case, as a channel's does.
@@ -33,6 +33,13 @@ inline netpoll::poll_node& poll_node_of(case_base& c) noexcept {
     return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node));
 }
 
+// Does the kernel say that it is ready, or broken? Does not wait.
+inline bool is_ready(int fd, netpoll::direction dir) noexcept {
+    pollfd p{fd, static_cast<short>(dir == netpoll::direction::read ? POLLIN | POLLRDHUP : POLLOUT), 0};
+    const timespec at_once{0, 0};
+    return platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0, 0) > 0;
+}
+
 // c.ok: ready now, or closed, or of a kind that is always ready. Outside the runtime.
 inline void look_at_descriptor(case_base& c) noexcept {
     netpoll::fd_record* d = descriptor_of(c);
@@ -44,11 +51,10 @@ inline void look_at_descriptor(case_base& c) noexcept {
     c.edge = d->edges(dir);
     c.ok = false;
     if (!d->is_drained(dir, c.edge)) {
-        pollfd p{d->fd(), static_cast<short>(c.kind == case_kind::readable ? POLLIN | POLLRDHUP : POLLOUT), 0};
-        const timespec at_once{0, 0};
-        c.ok = platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0,
-            0) > 0;
-        if (!c.ok) d->note_drained(dir, c.edge);
+        c.ok = is_ready(d->fd(), dir);
+        // For writes this does not mean EAGAIN: a socket or a pipe with some room left is not "writable", and takes a
+        // write all the same.
+        if (!c.ok && dir == netpoll::direction::read) d->note_drained(dir, c.edge);
     }
 }
 

@@ -94,6 +94,50 @@ TEST_P(SelectStream, IsWritableWhenThereIsRoom) {
     });
 }
 
+// Writes with write(x) as long as a select finds `s` writable; that select must not keep a write from what room is
+// left.
+template <class Handle, class Write>
+void expect_room_beyond_the_look(Handle& s, Write write) {
+    const std::string block(4096, 'b');
+    while (select(on_writable(s), otherwise()) == 0) write(block);
+    s.set_write_deadline(5s);
+    write("y");
+}
+
+// The kernel calls a socket or a pipe writable only when much of it is empty.
+TEST_P(SelectStream, AWriteTakesTheRoomThatALookDoesNotCount) {
+    run([] {
+        const auto into = [](auto& s) {
+            return [&s](std::string_view text) {
+                std::error_code ec;
+                EXPECT_EQ(s.write_all(text, ec), text.size());
+                EXPECT_EQ(ec, std::error_code());
+            };
+        };
+        auto [a, b] = net::stream_pair();
+        expect_room_beyond_the_look(a, into(a));
+        dunlin::fs::pipe p;
+        expect_room_beyond_the_look(p.write_end, [write = into(p.write_end)](std::string_view text) {
+            write(text.substr(0, 4000));  // the last page of the pipe keeps some room
+        });
+    });
+}
+
+TEST_P(SelectStream, APacketTakesTheRoomThatALookDoesNotCount) {
+    run([] {
+        const auto receiver = net::listen_packet("unixgram", support::abstract_name());
+        auto sender = net::listen_packet("unixgram", support::abstract_name());
+        const int room = 50'000;  // which the kernel doubles: for fewer packets than a receiver's queue takes
+        ASSERT_EQ(setsockopt(sender.native_handle(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+        const std::string packet(16'000, 'p');
+        expect_room_beyond_the_look(sender, [&](std::string_view text) {
+            std::error_code ec;
+            sender.write_to(text.size() > 1 ? packet : std::string(text), receiver.local_address(), ec);
+            EXPECT_EQ(ec, std::error_code());
+        });
+    });
+}
+
 TEST_P(SelectStream, ClosedAndEmptyHandlesAreReady) {
     run([] {
         net::stream never;
