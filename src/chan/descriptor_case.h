@@ -15,6 +15,7 @@
 
 #include "platform/syscall.h"
 #include "poll/fd_record.h"
+#include "poll/simulated.h"
 
 namespace dunlin::inline v0_1::detail {
 
@@ -33,8 +34,13 @@ inline netpoll::poll_node& poll_node_of(case_base& c) noexcept {
     return *std::launder(reinterpret_cast<netpoll::poll_node*>(c.node));
 }
 
-// Does the kernel say that it is ready, or broken? Does not wait.
+// Does the kernel, or the simulation whose socket it is, say that it is ready, or broken? Does not wait.
 inline bool is_ready(int fd, netpoll::direction dir) noexcept {
+    if (netpoll::is_simulated(fd)) [[unlikely]] {
+        return netpoll::on_simulated([=](netpoll::simulated_sockets& s) -> long {
+            return s.is_ready(fd, dir == netpoll::direction::write);
+        }) != 0;
+    }
     pollfd p{fd, static_cast<short>(dir == netpoll::direction::read ? POLLIN | POLLRDHUP : POLLOUT), 0};
     const timespec at_once{0, 0};
     return platform::raw_syscall(SYS_ppoll, platform::syscall_arg(&p), 1, platform::syscall_arg(&at_once), 0, 0) > 0;

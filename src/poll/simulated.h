@@ -34,6 +34,8 @@ struct simulated_sockets {
     virtual long receive(
         int fd, void* data, std::size_t size, bool whole, void* name, unsigned* name_size) noexcept = 0;
     virtual long send(int fd, const iovec* parts, std::size_t count, const void* name, unsigned name_size) noexcept = 0;
+    // Would accept() or receive(), or send(), return anything but -EAGAIN? If not, an edge comes when it would.
+    virtual bool is_ready(int fd, bool for_write) noexcept = 0;
     virtual long shutdown(int fd, int how) noexcept = 0;
     virtual long get_option(int fd, int level, int name, int* value) noexcept = 0;
     virtual long set_option(int fd, int level, int name, const void* value, unsigned size) noexcept = 0;

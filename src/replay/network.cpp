@@ -497,6 +497,31 @@ long network::send_message(int fd, record& s, std::string bytes, const void* nam
     return n;
 }
 
+// ---- readiness ------------------------------------------------------------------------------------------------------
+
+bool network::may_read(const record& s) noexcept {
+    if (s.error != 0) return true;
+    if (s.type == SOCK_DGRAM) return !s.datagrams.empty() || s.no_reads;
+    if (s.is == stage::listening)
+        return std::any_of(s.backlog.begin(), s.backlog.end(), [this](int fd) { return find(fd) != nullptr; });
+    if (s.is == stage::fresh || s.is == stage::bound) return true;  // an error
+    return s.inbox.size() != s.read_of_inbox || s.ended || s.no_reads || s.is == stage::broken;
+}
+
+bool network::may_write(record& s) noexcept {
+    if (s.error != 0 || s.no_writes || s.is == stage::broken || s.type != SOCK_STREAM) return true;
+    if (s.is != stage::connected) return s.is != stage::connecting;
+    if (s.under_way != window) return true;
+    s.wants_room = true;
+    return false;
+}
+
+// Makes no decision: select() calls it where nothing may stop the goroutine.
+bool network::is_ready(int fd, bool for_write) noexcept {
+    record* s = find(fd);
+    return s == nullptr || (for_write ? may_write(*s) : may_read(*s));
+}
+
 // ---- the end --------------------------------------------------------------------------------------------------------
 
 long network::shutdown(int fd, int how) noexcept {

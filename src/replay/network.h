@@ -83,6 +83,7 @@ public:
     long accept(int fd, void* name, unsigned* size) noexcept override;
     long receive(int fd, void* data, std::size_t size, bool whole, void* name, unsigned* name_size) noexcept override;
     long send(int fd, const iovec* parts, std::size_t count, const void* name, unsigned name_size) noexcept override;
+    bool is_ready(int fd, bool for_write) noexcept override;
     long shutdown(int fd, int how) noexcept override;
     long get_option(int fd, int level, int name, int* value) noexcept override;
     long set_option(int fd, int level, int name, const void* value, unsigned size) noexcept override;
@@ -168,6 +169,8 @@ private:
     static name_key key_of(host_number h, int type, const net::address& a);
 
     record* find(int fd) noexcept;
+    bool may_read(const record& s) noexcept;
+    bool may_write(record& s) noexcept;
     record& make(int& fd, int family, int type, host_number h);
     std::int64_t now() const noexcept;
     bool happens_now(double odds) noexcept;

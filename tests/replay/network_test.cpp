@@ -119,6 +119,67 @@ TEST_F(sim_network, DeadlinesAndContextsEndWaitsInVirtualTime) {
     });
 }
 
+TEST_F(sim_network, ASelectTakesWhatIsReady) {
+    sim::check({.seeds = seeds}, [] {
+        auto [a, b] = net::stream_pair();
+        const auto begin = dunlin::clock::now();
+        require(dunlin::select(dunlin::on_readable(a), dunlin::on_timeout(1s)) == 1, "nothing comes");
+        require(dunlin::clock::now() - begin >= 1s && dunlin::clock::now() - begin < 2s);
+        require(dunlin::select(dunlin::on_readable(a), dunlin::otherwise()) == 1);
+        auto writer = dunlin::spawn([&b = b] {
+            dunlin::sleep_for(1s);
+            b.write_all("x");
+        });
+        require(dunlin::select(dunlin::on_readable(a), dunlin::on_timeout(1h)) == 0, "a byte comes");
+        char byte;
+        require(a.read_some(&byte, 1) == 1);
+        require(dunlin::select(dunlin::on_readable(a), dunlin::otherwise()) == 1, "it is taken");
+        writer.get();
+        b.close();
+        require(dunlin::select(dunlin::on_readable(a), dunlin::on_timeout(1h)) == 0, "the end");
+        require(a.read_some(&byte, 1) == 0);
+    });
+}
+
+TEST_F(sim_network, ASelectWaitsForRoom) {
+    sim::check({.seeds = seeds}, [] {
+        auto [a, b] = net::stream_pair();
+        const std::string block(16 << 10, 'b');
+        int blocks = 0;
+        while (dunlin::select(dunlin::on_writable(a), dunlin::otherwise()) == 0 && ++blocks < 100) a.write_some(block);
+        require(blocks == 4, "one that does not read holds its writer up");
+        require(dunlin::select(dunlin::on_writable(a), dunlin::on_timeout(1s)) == 1);
+        auto reader = dunlin::spawn([&b = b] {
+            char some[1000];
+            require(b.read_some(some) > 0);
+        });
+        require(dunlin::select(dunlin::on_writable(a), dunlin::on_timeout(1h)) == 0, "there is room");
+        reader.get();
+        require(a.write_some(block) > 0);
+        b.close();
+        require(dunlin::select(dunlin::on_readable(a), dunlin::on_timeout(1h)) == 0, "a reset");
+        require(dunlin::select(dunlin::on_writable(a), dunlin::otherwise()) == 0, "it is broken");
+    });
+}
+
+TEST_F(sim_network, ASelectWaitsForCallsAndPackets) {
+    sim::check({.seeds = seeds}, [] {
+        auto l = net::listen("tcp", ":7");
+        require(dunlin::select(dunlin::on_readable(l), dunlin::on_timeout(1s)) == 1, "no call comes");
+        auto dialler = dunlin::spawn([] { return net::dial("tcp", "localhost:7"); });
+        require(dunlin::select(dunlin::on_readable(l), dunlin::on_timeout(1h)) == 0, "a call");
+        require(l.accept().is_open());
+        require(dunlin::select(dunlin::on_readable(l), dunlin::otherwise()) == 1);
+        dialler.get();
+        auto p = net::listen_packet("udp", ":53");
+        require(dunlin::select(dunlin::on_readable(p), dunlin::on_timeout(1s)) == 1, "no packet comes");
+        net::dial_packet("udp", "localhost:53").write_some("x", 1);
+        require(dunlin::select(dunlin::on_readable(p), dunlin::on_timeout(1h)) == 0, "a packet");
+        char byte;
+        require(p.read_some(&byte, 1) == 1);
+    });
+}
+
 TEST_F(sim_network, ARefusalIsTold) {
     sim::check({.seeds = 20}, [] {
         std::error_code ec;
