@@ -115,9 +115,9 @@ public:
         std::string error;
     };
     /// Starts a child, writes `input` to it, collects its standard output and standard error until both are closed (in
-    /// the processes that it has started, too), and waits for its end. When `ctx` is done first, the child is killed
-    /// (SIGKILL) and context_cancelled is thrown; a child that has become another user's and may not be killed goes on.
-    /// Throws as the constructor and read_some() do.
+    /// the processes that it has started, too), and waits for its end. Input that has not been read by then is dropped.
+    /// When `ctx` is done first, the child is killed (SIGKILL) and context_cancelled is thrown; a child that has become
+    /// another user's and may not be killed goes on. Throws as the constructor and read_some() do.
     static result run(std::vector<std::string> command, const_buffer input = {}, const context& ctx = {});
     static result run(std::vector<std::string> command, const_buffer input, const context& ctx, std::error_code& ec);
     /// The same in a directory, with an environment, or in a group of its own, all of which is killed with the child

@@ -491,8 +491,8 @@ public:
 
     void hold(const context& ctx) {
         if (input_.size() == 0) child_.standard_input().close();
-        bool cancelled = false;
-        while (!cancelled && (child_.standard_input() || child_.standard_output() || child_.standard_error())) {
+        bool cancelled = false, ended = false;
+        while (!cancelled && !ended && (child_.standard_input() || has_output())) {
             std::vector<select_case> cases;
             cases.emplace_back(on_done(ctx, [&] { cancelled = true; }));
             if (child_.standard_input()) cases.emplace_back(on_writable(child_.standard_input(), [this] { give(); }));
@@ -502,6 +502,9 @@ public:
             if (child_.standard_error())
                 cases.emplace_back(
                     on_readable(child_.standard_error(), [this] { take(child_.standard_error(), result_.error); }));
+            // A process that the child has left running may hold its input open, and never read it.
+            if (!has_output())
+                cases.emplace_back(on_recv(child_.done(), [&](std::optional<exit_status>) { ended = true; }));
             select(std::span<select_case>(cases));
         }
         // Thrown here: the child may have ended long ago, and only what it has started holds its streams open.
@@ -510,6 +513,8 @@ public:
     }
 
 private:
+    bool has_output() { return child_.standard_output() || child_.standard_error(); }
+
     // A child may close its input before it has read all.
     void give() {
         byte_stream& to = child_.standard_input();

@@ -268,6 +268,18 @@ TEST_P(Process, RunIsCancelledAlsoWhenOnlyTheOutputIsWaitedFor) {
     });
 }
 
+// What the child has started holds its input open, and does not read it. The background command would get /dev/null as
+// its input; so it is given another descriptor's.
+TEST_P(Process, RunDropsInputThatOnlyWhatTheChildHasStartedCouldRead) {
+    run([] {
+        const auto ctx = dunlin::with_timeout(dunlin::context::background(), 15s);
+        const process::result r = process::run(
+            shell("exec 3<&0; sleep 60 <&3 >/dev/null 2>&1 & echo $!; exit 5"), std::string(1 << 20, 'x'), ctx);
+        EXPECT_EQ(r.status.code, 5);
+        EXPECT_EQ(::kill(std::stoi(r.output), SIGKILL), 0) << "run() has not waited for it";
+    });
+}
+
 TEST_P(Process, DroppedChildrenAreReaped) {
     run([] {
         std::vector<int> children;
