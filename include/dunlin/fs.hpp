@@ -147,7 +147,8 @@ public:
     void sync_data(std::error_code& ec);
 };
 
-/// Read or write a whole file; write_file() replaces its contents. Both throw io_error, std::bad_alloc. A context ends
+/// Read or write a whole file; write_file() replaces its contents, and reports what the close of the file would report
+/// (a disk quota, a network filesystem that could not store it). Both throw io_error, std::bad_alloc. A context ends
 /// the waits for what is no regular file (a FIFO, a terminal): context_cancelled.
 DUNLIN_API std::string read_file(const std::filesystem::path& path);
 DUNLIN_API std::string read_file(const std::filesystem::path& path, std::error_code& ec);

@@ -434,28 +434,42 @@ std::string read_file(const std::filesystem::path& path, const context& ctx) {
     return content;
 }
 
-void write_file(const std::filesystem::path& path, const_buffer content, std::error_code& ec) {
-    file f = file::open(path, "w", ec);
-    if (!ec) f.write_all(content, ec);
+namespace {
+
+// The error that a close of the file would report: some filesystems (over a network, in user space, with a quota) learn
+// only then that what was written is lost. They are told of the close of every descriptor; so that of a copy will do.
+// Without a number for the copy they are not asked.
+void check_as_close_does(file& f, std::error_code& ec) {
+    with_open(io_access::of(f), ec, [](int fd) {
+        const long copy = platform::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
+        return copy < 0 ? 0 : platform::raw_syscall(SYS_close, copy);
+    });
 }
+
+std::size_t write_within(file& f, const_buffer content, const context& ctx, std::error_code& ec) {
+    const std::size_t n = f.write_all(content, ctx, ec);
+    if (!ec) check_as_close_does(f, ec);
+    return n;
+}
+
+}  // namespace
 
 void write_file(const std::filesystem::path& path, const_buffer content, const context& ctx, std::error_code& ec) {
     file f = file::open(path, "w", ctx, ec);
-    if (!ec) f.write_all(content, ctx, ec);
-}
-
-void write_file(const std::filesystem::path& path, const_buffer content) {
-    file f = file::open(path, "w");
-    std::error_code ec;
-    const std::size_t n = f.write_all(content, ec);
-    if (ec) throw_for_path("write", path, ec, n);
+    if (!ec) write_within(f, content, ctx, ec);
 }
 
 void write_file(const std::filesystem::path& path, const_buffer content, const context& ctx) {
     file f = file::open(path, "w", ctx);
     std::error_code ec;
-    const std::size_t n = f.write_all(content, ctx, ec);
+    const std::size_t n = write_within(f, content, ctx, ec);
     if (ec) throw_for_path("write", path, ec, n);
 }
+
+void write_file(const std::filesystem::path& path, const_buffer content, std::error_code& ec) {
+    write_file(path, content, context(), ec);
+}
+
+void write_file(const std::filesystem::path& path, const_buffer content) { write_file(path, content, context()); }
 
 }  // namespace dunlin::fs

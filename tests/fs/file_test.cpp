@@ -1,12 +1,18 @@
 // Files: modes, positions and offsets, errors, and what cannot be polled.
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <string>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -203,6 +209,41 @@ TEST_P(File, ReadsAndWritesWholeFiles) {
         EXPECT_GE(std::stol(dunlin::fs::read_file("/proc/sys/fs/pipe-max-size")), 4096);
         EXPECT_NE(dunlin::fs::read_file("/proc/self/status").find("Threads:"), std::string::npos);
     });
+}
+
+// From now on the kernel answers this thread's close() with an error, and does not close. False: it has no filters.
+bool refuse_closes(unsigned error) {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{std::size(code), code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// A network filesystem, or one with a quota, may learn only there that the data is lost.
+TEST_F(FileAnywhere, WriteFileReportsTheErrorOfAClose) {
+    const auto path = dir_ / "a";
+    dunlin::fs::write_file(path, "before");
+    bool refused = false;
+    std::error_code plain, with_context;
+    std::string thrown, thrown_with_context;
+    std::thread([&] {
+        refused = refuse_closes(EIO);
+        if (!refused) return;
+        const dunlin::context ctx;
+        dunlin::fs::write_file(path, "x", plain);
+        dunlin::fs::write_file(path, "x", ctx, with_context);
+        thrown = error_text([&] { dunlin::fs::write_file(path, "x"); });
+        thrown_with_context = error_text([&] { dunlin::fs::write_file(path, "x", ctx); });
+    }).join();
+    if (!refused) GTEST_SKIP() << "seccomp is not available";
+    EXPECT_EQ(plain, std::errc::io_error);
+    EXPECT_EQ(with_context, std::errc::io_error);
+    EXPECT_EQ(thrown, "write " + path.native() + ": input/output error");
+    EXPECT_EQ(thrown_with_context, thrown);
 }
 
 // The readers fail with errc::closed, or read; none reads from another file that has got the number.
