@@ -247,14 +247,14 @@ listener listen(std::string_view network, std::string_view address, const config
     return ec ? listener() : listener(std::move(l), c);
 }
 
-listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
+listener listen(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
     const net::listen_options& options) {
-    return listener(net::listen(network, address, ctx.is, options), c);
+    return listener(net::listen(network, address, ctx, options), c);
 }
 
-listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
+listener listen(std::string_view network, std::string_view address, const config& c, const dunlin::context& ctx,
     const net::listen_options& options, std::error_code& ec) {
-    net::listener l = net::listen(network, address, ctx.is, options, ec);
+    net::listener l = net::listen(network, address, ctx, options, ec);
     return ec ? listener() : listener(std::move(l), c);
 }
 

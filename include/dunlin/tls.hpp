@@ -503,16 +503,20 @@ DUNLIN_API listener listen(
     std::string_view network, std::string_view address, const config& c, const net::listen_options& options = {});
 DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
     const net::listen_options& options, std::error_code& ec);
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
-    const net::listen_options& options = {});
-DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
-    const net::listen_options& options, std::error_code& ec);
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
+    const dunlin::context& ctx, const net::listen_options& options);
+DUNLIN_API listener listen(std::string_view network, std::string_view address, const config& c,
+    const dunlin::context& ctx, const net::listen_options& options, std::error_code& ec);
+inline listener listen(
+    std::string_view network, std::string_view address, const config& c, context_for_listen ctx) {
+    return listen(network, address, c, ctx.is, net::listen_options());
+}
 inline listener listen(std::string_view network, std::string_view address, const config& c, std::error_code& ec) {
     return listen(network, address, c, net::listen_options(), ec);
 }
 inline listener listen(std::string_view network, std::string_view address, const config& c, context_for_listen ctx,
     std::error_code& ec) {
-    return listen(network, address, c, ctx, net::listen_options(), ec);
+    return listen(network, address, c, ctx.is, net::listen_options(), ec);
 }
 
 }  // namespace dunlin::tls

@@ -442,7 +442,9 @@ namespace {
 void check_as_close_does(file& f, std::error_code& ec) {
     with_open(io_access::of(f), ec, [](int fd) {
         const long copy = platform::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
-        return copy < 0 ? 0 : platform::raw_syscall(SYS_close, copy);
+        if (copy < 0) return 0L;
+        const long result = platform::raw_syscall(SYS_close, copy);
+        return result == -EINTR ? 0L : result;  // it is closed, and not known to be lost
     });
 }
 

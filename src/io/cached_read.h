@@ -23,10 +23,10 @@ inline platform::atomic<bool> has_nowait{true};
 
 inline constexpr long at_position = -1;  // an offset: the file's position, which moves on
 
-// Is this the end of a regular file? Linux 5.10 says so of some places in the middle (preadv2(2), BUGS).
+// Is this the end? Linux 5.10 says so of some places in the middle of a file on a disk (preadv2(2), BUGS).
 inline bool is_at_end(int fd, long offset) noexcept {
     struct stat about;
-    if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) return false;
+    if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) return true;
     if (offset == at_position) offset = platform::raw_syscall(SYS_lseek, fd, 0, SEEK_CUR);
     return offset >= about.st_size;
 }

@@ -106,10 +106,14 @@ void text_writer::flush() noexcept {
         return;
     }
     if (fd_ < 0) return;
+    if (given_up_) used_ = 0;
     const char* from = buffer_;
     bool full = patience_ms_ != no_limit;  // or perhaps full: a write might wait
     while (used_ > 0) {
-        if (full && !wait_for_room(fd_, patience_ms_)) break;
+        if (full && !wait_for_room(fd_, patience_ms_)) {
+            given_up_ = true;
+            break;
+        }
         const long n = raw_syscall(SYS_write, fd_, syscall_arg(from), static_cast<long>(used_));
         full = full || n == -EAGAIN;  // others have set O_NONBLOCK for a description that is theirs, too
         if (n == -EINTR || n == -EAGAIN) continue;

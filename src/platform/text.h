@@ -14,7 +14,7 @@ class text_writer {
 public:
     static constexpr int no_limit = -1;
     // fd < 0 collects without writing: what does not fit is cut off. With `patience_ms`, text for which the descriptor
-    // has no room within that time (a pipe that is full) is dropped.
+    // has no room within that time (a pipe that is full) is dropped, with all that follows.
     explicit text_writer(int fd, int patience_ms = no_limit) noexcept : fd_(fd), patience_ms_(patience_ms) {}
     // Appends to a string. Text that finds no memory is dropped.
     explicit text_writer(std::string& into) noexcept : fd_(-1), into_(&into) {}
@@ -47,6 +47,7 @@ public:
 private:
     int fd_;
     int patience_ms_ = no_limit;
+    bool given_up_ = false;
     std::string* into_ = nullptr;
     std::size_t used_ = 0;
     char buffer_[1024];

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 
-#include "platform/clock.h"
 #include "sched/data/types.h"
 
 namespace dunlin::inline v0_1::sched {
@@ -20,9 +19,6 @@ struct monitor_words {
     platform::atomic<std::uint32_t> call_word{0};    // raised by call_monitor(): the monitor sleeps on it between two
                                                      // rounds
     platform::atomic<bool> in_poller{false};         // the monitor sleeps in the poller instead
-    // itself: when its next round begins, unless it is called; the greatest number while a round goes on; 0 while it
-    // sleeps until a processor is busy, which wakes it. A hint
-    platform::atomic<std::int64_t> next_round_ns{platform::time_max};
     platform::atomic<std::uint32_t> looks{0};        // raised as a round's looks begin, and as they end: odd meanwhile
     platform::atomic<bool> lost_late{false};         // set by a goroutine's thread when its state is "frozen"
     platform::atomic<bool> dump_called_for{false};   // set by a signal handler

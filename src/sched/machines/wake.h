@@ -61,9 +61,9 @@
 //            not come to it after all (a chain's slice is over, or it is a preempted goroutine's turn) it wakes one
 //            then, as F2 does. A machine that slept in the poller comes back with something in hand without having
 //            searched. So no submitter has relied on it, and it wakes no machine for the first goroutine that it has
-//            made runnable. No machine sleeps in the poller then: this machine wakes one if another deadline is near;
-//            otherwise the monitor does when a deadline has come, or when descriptors have not been polled between two
-//            rounds.
+//            made runnable. No machine sleeps in the poller then: this machine wakes one if it came for a deadline
+//            and another is near; otherwise the monitor does when a deadline has come, or when descriptors have not
+//            been polled between two rounds.
 // Rejected   Go re-scans only in machines that were spinning and patches the rest with `needspinning`; here every
 //            machine re-scans and the submitter may skip when nothing is idle, which is the common case in a busy
 //            program. Handing g to a parked thread: locality is lost. Waking on every submit: threads start and find

@@ -355,7 +355,6 @@ bool look_for_deadlock() noexcept {
 // come.
 bool sleep_until_busy(std::int64_t deadline_ns) noexcept {
     the_scheduler.monitor_attentive.store(false, std::memory_order_relaxed);
-    monitor_bell.next_round_ns.store(0, std::memory_order_relaxed);
     monitor_asleep.store(1, std::memory_order_seq_cst);
     bool in_time = true;
     while (in_time && all_idle() && !monitor_bell.lost_late.load(std::memory_order_seq_cst) &&
@@ -463,7 +462,6 @@ void one_round(rounds& r) noexcept {
     s.coarse_now_ns.store(o.now_ns, std::memory_order_relaxed);
     note_whether_clock_stood(r.keep.waits, o.now_ns);
     const std::uint32_t calls = monitor_bell.call_word.load(std::memory_order_acquire);
-    monitor_bell.next_round_ns.store(platform::time_max, std::memory_order_relaxed);
     if (steering* simulation = begin_looks()) {
         simulation->watch(o.now_ns);
         end_looks();  // only now: the next simulation is not judged by what this one did
@@ -500,7 +498,6 @@ void one_round(rounds& r) noexcept {
         return;
     }
     const std::int64_t until = end_of_sleep(r, o, next_timer);
-    monitor_bell.next_round_ns.store(until, std::memory_order_relaxed);
     const bool watches = s.all_stuck.load(std::memory_order_relaxed) && !s.urgent.load(std::memory_order_relaxed) &&
         !o.on_loan && !s.stopping.load(std::memory_order_relaxed) && s.events->has_waiters();
     if (!watches || !sleep_in_poller(calls, until)) platform::futex_wait_until(monitor_bell.call_word, calls, until);

@@ -381,10 +381,8 @@ bool sleep_for_events(machine* m) noexcept {
     if (!back && found.count != 0) call_monitor_if_all_stuck();  // it was brought from outside
     if (back && in_hand) {
         wake_monitor_if_asleep();
-        const std::int64_t next = earliest_deadline();
-        if (next != 0 && due && next - now < monitor_sleeps_at_most_ns) wake_if_idle();  // to sleep here
-        // Events follow each other, and a thread for each would cost more than they do: the monitor watches the clock.
-        if (next != 0 && !due && next < monitor_bell.next_round_ns.load(std::memory_order_relaxed)) hurry_monitor();
+        const std::int64_t next = due ? earliest_deadline() : 0;
+        if (next != 0 && next - now < monitor_sleeps_at_most_ns) wake_if_idle();  // to sleep here
     }
     return back;
 }
