@@ -85,4 +85,6 @@ TEST_F(DebugNoMemory, ARecorderThatCannotBeWatchedIsNotLeft) {
     });
 }
 
+TEST(DebugMemory, FailsWhenItIsTold) { EXPECT_TRUE(support::memory_fails()); }
+
 }  // namespace

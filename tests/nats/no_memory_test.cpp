@@ -176,4 +176,6 @@ TEST_F(nats_no_memory, AConnectWithoutAThreadLeavesNothing) {
 }
 #endif
 
+TEST(NatsMemory, FailsWhenItIsTold) { EXPECT_TRUE(support::memory_fails()); }
+
 }  // namespace

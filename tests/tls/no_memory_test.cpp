@@ -50,4 +50,6 @@ TEST(TlsNoMemory, AFileIsClosedWhereMemoryFailsForItsText) {
     }
 }
 
+TEST(TlsMemory, FailsWhenItIsTold) { EXPECT_TRUE(support::memory_fails()); }
+
 }  // namespace

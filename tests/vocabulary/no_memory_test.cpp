@@ -194,4 +194,6 @@ TEST_F(NoMemory, ForACpuProfileLeavesNoneRunning) {
     for (std::thread& t : others) t.join();
 }
 
+TEST(VocabularyMemory, FailsWhenItIsTold) { EXPECT_TRUE(support::memory_fails()); }
+
 }  // namespace
